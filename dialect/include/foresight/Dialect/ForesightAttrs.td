@@ -1,0 +1,68 @@
+//===- ForesightAttrs.td - Attributes and enums -----------------*- tablegen -*-===//
+#ifndef FORESIGHT_ATTRS_TD
+#define FORESIGHT_ATTRS_TD
+
+include "foresight/Dialect/ForesightBase.td"
+include "mlir/IR/EnumAttr.td"
+
+class Foresight_Enum<string name, string summary, list<I32EnumAttrCase> cases>
+    : I32EnumAttr<name, summary, cases> {
+  let cppNamespace = "::foresight";
+  let genSpecializedAttr = 0;
+}
+class Foresight_EnumAttr<I32EnumAttr e, string m> : EnumAttr<Foresight_Dialect, e, m> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def Foresight_Activation : Foresight_Enum<"Activation", "what follows a linear layer", [
+  I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"Relu", 1, "relu">,
+  I32EnumAttrCase<"Gelu", 2, "gelu">, I32EnumAttrCase<"GeluTanh", 3, "gelu_tanh">]>;
+def Foresight_ActivationAttr : Foresight_EnumAttr<Foresight_Activation, "activation">;
+
+def Foresight_Lookahead : Foresight_Enum<"Lookahead",
+    "how far before its consumer's own input a prediction reads", [
+  I32EnumAttrCase<"Here", 0, "here">,          // the consumer's own input
+  I32EnumAttrCase<"HalfBlock", 1, "half_block">, // the attention input of the same block
+  I32EnumAttrCase<"Block", 2, "block">,        // the same place one block earlier
+  I32EnumAttrCase<"TwoBlocks", 3, "two_blocks">]>;
+def Foresight_LookaheadAttr : Foresight_EnumAttr<Foresight_Lookahead, "lookahead">;
+
+def Foresight_DerivedKind : Foresight_Enum<"DerivedKind", "how a weight is made from others", [
+  I32EnumAttrCase<"Transpose", 0, "transpose">,
+  I32EnumAttrCase<"ConcatRows", 1, "concat_rows">,
+  I32EnumAttrCase<"LowBit", 2, "low_bit">]>;
+def Foresight_DerivedKindAttr : Foresight_EnumAttr<Foresight_DerivedKind, "derived_kind">;
+
+def Foresight_ExternalAttr : Foresight_Attr<"External", "external"> {
+  let summary = "weight data in a file that is mapped, never copied into the IR";
+  let description = [{
+    `bytes` bytes at `offset` of `file` hold `shape` elements of `element` in row-major order. A weight whose
+    logical shape is the transpose of `shape` says `transposed`. Elements are converted to the weight's
+    own element type when it is packed. `file` is a path, absolute or relative to the working folder.
+  }];
+  let parameters = (ins StringRefParameter<>:$file, "int64_t":$offset, "int64_t":$bytes,
+                        "::mlir::Type":$element, OptionalParameter<"bool">:$transposed);
+  let assemblyFormat = "`<` $file `,` `offset` `=` $offset `,` `bytes` `=` $bytes `,` $element (`,` `transposed` `=` $transposed^)? `>`";
+}
+
+def Foresight_SyntheticAttr : Foresight_Attr<"Synthetic", "synthetic"> {
+  let summary = "weight data made from a seed: element i is mean + deviation * normal(seed, i)";
+  let parameters = (ins "int64_t":$seed, "::mlir::FloatAttr":$mean, "::mlir::FloatAttr":$deviation);
+  let assemblyFormat = "`<` `seed` `=` $seed `,` `mean` `=` $mean `,` `deviation` `=` $deviation `>`";
+}
+
+def Foresight_DerivedAttr : Foresight_Attr<"Derived", "derived"> {
+  let summary = "weight data computed from other weights when the bundle is packed";
+  let description = [{
+    - `transpose`: one source.
+    - `concat_rows`: sources with equal columns, one below the other.
+    - `low_bit`: sources `[weight, bias, gamma, beta]`; gamma and beta are LayerNorm's, folded into the rows
+      (`w[i,k] * gamma[k]`, `b[i] + sum_k w[i,k] * beta[k]`) before they are rounded. A missing bias, gamma or beta is
+      named by the empty symbol `@""`. The result type gives the bits.
+  }];
+  let parameters = (ins "::foresight::DerivedKind":$kind,
+                        ArrayRefParameter<"::mlir::FlatSymbolRefAttr">:$sources);
+  let assemblyFormat = "`<` $kind `,` `[` $sources `]` `>`";
+}
+
+#endif

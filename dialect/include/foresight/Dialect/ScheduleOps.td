@@ -1,0 +1,67 @@
+//===- ScheduleOps.td - Stages, kernels, launches, buffers ------*- tablegen -*-===//
+#ifndef FORESIGHT_SCHEDULE_OPS_TD
+#define FORESIGHT_SCHEDULE_OPS_TD
+
+include "foresight/Dialect/SelectionOps.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/IR/RegionKindInterface.td"
+
+def Foresight_StageOp : Foresight_Op<"stage", [IsolatedFromAbove, AttrSizedOperandSegments, RecursiveMemoryEffects,
+    SingleBlockImplicitTerminator<"::foresight::YieldOp">]> {
+  let summary = "what one kernel will compute";
+  let description = [{
+    A group of ops that becomes one kernel. The region sees only its arguments, one an operand, so that stages with equal
+    regions can share a kernel. `after` lists the stages whose effects this one needs; `done` is its own token. `name` says
+    which part of the model it is (`layers.3.fc1`), for traces and errors. `library` names a library routine that computes the stage
+    in place of generated code (`"gemm"`: one product with its bias, activation and residual).
+  }];
+  let arguments = (ins StrAttr:$name, Variadic<Foresight_TokenType>:$after, Variadic<AnyType>:$inputs, OptionalAttr<StrAttr>:$library);
+  let results = (outs Variadic<AnyType>:$results, Foresight_TokenType:$done);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+
+def Foresight_YieldOp : Foresight_Op<"yield", [Pure, Terminator, ReturnLike,
+    ParentOneOf<["::foresight::StageOp", "::foresight::KernelOp"]>]> {
+  let summary = "the results of a stage or kernel";
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+  let builders = [OpBuilder<(ins), [{}]>];
+}
+
+def Foresight_BufferOp : Foresight_Op<"buffer", [Symbol]> {
+  let summary = "memory that stages read and write";
+  let description = [{
+    `row_bytes` for each token row of an entry's largest `T`; `rows` rows. Rows are padded to a multiple of 32 elements. `kind` is `input`, `output`,
+    `state` (lives from token to token: a KV cache) or `work`. A `work` buffer lies at `offset` in the arena that all work buffers share;
+    two that are never alive together may overlap.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, I64Attr:$rows, I64Attr:$row_bytes, OptionalAttr<I64Attr>:$offset);
+  let assemblyFormat = "$sym_name $kind `rows` `=` $rows `row_bytes` `=` $row_bytes (`offset` `=` $offset^)? attr-dict";
+  let hasVerifier = 1;
+}
+
+def Foresight_KernelOp : Foresight_Op<"kernel", [Symbol, IsolatedFromAbove,
+    SingleBlockImplicitTerminator<"::foresight::YieldOp">]> {
+  let summary = "a distinct stage body, shared by the launches of equal shape";
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$library);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+
+def Foresight_LaunchOp : Foresight_Op<"launch", [AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "runs a kernel";
+  let description = [{
+    `name` is the stage's name. `outs` names the buffer of each result, in order; a result that is the next state of an input
+    (a KV cache) names that input's buffer.
+  }];
+  let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$kernel, Variadic<Foresight_TokenType>:$after, Variadic<AnyType>:$inputs,
+                       TypedArrayAttrBase<FlatSymbolRefAttr, "buffer symbols">:$outs);
+  let results = (outs Variadic<AnyType>:$results, Foresight_TokenType:$done);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+
+#endif
