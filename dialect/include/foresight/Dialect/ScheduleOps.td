@@ -27,7 +27,8 @@ def Foresight_YieldOp : Foresight_Op<"yield", [Pure, Terminator, ReturnLike,
   let summary = "the results of a stage or kernel";
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
-  let builders = [OpBuilder<(ins), [{}]>];
+  // A body, be it empty: without one TableGen only declares the builder.
+  let builders = [OpBuilder<(ins), [{ (void)odsState; }]>];
 }
 
 def Foresight_BufferOp : Foresight_Op<"buffer", [Symbol]> {
