@@ -6,35 +6,46 @@
 //   scale, bias, error, norm, slack    f32[padRows(R)] each, in this order,
 //           each starting at a multiple of 64 bytes
 //
-// A row is cut into blocks of 128 codes (K is padded with codes that are multiplied by
-// x = 0). A block is 16*B bytes: the planes that B's binary digits name, in this order.
-// u is the code, an unsigned number of B bits; j counts bytes of a plane.
+// A row is cut into blocks of 128 codes (K is padded with codes that are
+// multiplied by x = 0). A block is 16*B bytes: the planes that B's binary
+// digits name, in this order. u is the code, an unsigned number of B bits; j
+// counts bytes of a plane.
 //
 //   B = 8: 128 bytes, byte j is the code of element j
 //   B & 4: 64 bytes, two runs v = 0, 1 of 32: low nibble of byte 32v+j is
 //          bits 0..3 of element 64v+j, high nibble those of element 64v+32+j
-//   B & 2: 32 bytes: bits 2m, 2m+1 of byte j are the next two bits of element 32m+j, m = 0..3
-//   B & 1: 16 bytes: bit m of byte j is the next bit of element 16m+j, m = 0..7
+//   B & 2: 32 bytes: bits 2m, 2m+1 of byte j are the next two bits of element
+//          32m+j, m = 0..3
+//   B & 1: 16 bytes: bit m of byte j is the next bit of element 16m+j,
+//          m = 0..7
 //
-// "Next" means above the bits of the planes before it: with B = 7 the 4-bit plane
-// holds bits 0..3, the 2-bit plane bits 4..5, the 1-bit plane bit 6.
+// "Next" means above the bits of the planes before it: with B = 7 the 4-bit
+// plane holds bits 0..3, the 2-bit plane bits 4..5, the 1-bit plane bit 6.
 //
-// The value of a code is scale[i] * (u - zero(B)), zero(B) = (2^B - 1) / 2: levels
-// are symmetric and none is zero.
+// The value of a code is scale[i] * (u - zero(B)), zero(B) = (2^B - 1) / 2:
+// levels are symmetric and none is zero.
 //
-// x, the normalised row (LayerNorm without gamma and beta), is rounded to integers
-// xq of at most kActivationMax with one scale: x ~ xscale * xq. Then
+// x, the normalised row (LayerNorm without gamma and beta), is rounded to
+// integers xq of at most activationMax(K, B) with one scale: x ~ xscale * xq.
+// Then
 //
-//   score[i] = scale[i] * xscale * (sum_k u[i,k] xq[k] - zero * sum_k xq[k]) + bias[i]
+//   d[i]     = 2 * sum_k u[i,k] xq[k] - (2^B - 1) * sum_k xq[k]
+//   score[i] = float(d[i]) * (0.5f * scale[i] * xscale) + bias[i]
 //
-// in exact 32-bit integers (kActivationMax keeps them so for K up to 16384).
-// Neuron i is kept unless
+// d is exact in 32-bit integers that wrap around: |d| < 2^31, whatever the
+// partial sums do (activationMax sees to that). It is converted to f32 only
+// then: to subtract in f32 would lose what slack[i] does not cover. Neuron i is
+// kept unless
 //
-//   score[i] + kappa * error[i] * |x| + norm[i] * |x - xscale*xq| + slack[i] <= 0
+//   score[i] + kappa * error[i] * |x| + norm[i] * |x - xscale*xq|
+//            + slack[i] <= 0
 //
-// error[i] = |w_i - q_i| and norm[i] = |q_i| with w_i the f16/bf16/f32 row as it is stored times
-// gamma; both are rounded up. slack[i] bounds what f32 arithmetic of this test and of the
-// dense product can add up to; kernels/lowbit/README.md derives it.
+// so that a NaN keeps it.
+//
+// error[i] = |w_i - q_i| and norm[i] = |q_i| with w_i the f16/bf16/f32 row as
+// it is stored times gamma; both are rounded up. slack[i] bounds what f32
+// arithmetic of this test and of the dense product can add up to;
+// kernels/lowbit/README.md derives it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef FORESIGHT_LOWBIT_LAYOUT_H
@@ -48,8 +59,23 @@ constexpr int64_t kBlock = 128;
 constexpr int32_t kActivationMax = 4095;
 
 constexpr int64_t padRows(int64_t rows) { return (rows + 31) / 32 * 32; }
-constexpr int64_t padColumns(int64_t columns) { return (columns + kBlock - 1) / kBlock * kBlock; }
-constexpr int64_t rowBytes(int64_t columns, int64_t bits) { return padColumns(columns) / kBlock * 16 * bits; }
+constexpr int64_t padColumns(int64_t columns) {
+  return (columns + kBlock - 1) / kBlock * kBlock;
+}
+constexpr int64_t rowBytes(int64_t columns, int64_t bits) {
+  return padColumns(columns) / kBlock * 16 * bits;
+}
+
+/// The largest magnitude of a rounded activation.
+constexpr int32_t activationMax(int64_t columns, int64_t bits) {
+  const int64_t fits = INT32_MAX / (((int64_t{1} << bits) - 1) * columns);
+  return static_cast<int32_t>(fits < kActivationMax ? fits : kActivationMax);
+}
+
+/// The number that a code is relative to.
+constexpr double zero(int64_t bits) {
+  return static_cast<double>((int64_t{1} << bits) - 1) / 2;
+}
 
 /// Byte offsets in a record.
 struct Record {
