@@ -1,0 +1,85 @@
+//===- Pack.h - Making and reading low-bit copies ---------------*- C++ -*-===//
+#ifndef FORESIGHT_LOWBIT_PACK_H
+#define FORESIGHT_LOWBIT_PACK_H
+
+#include "foresight/lowbit/Layout.h"
+
+#include <cstddef>
+#include <span>
+
+namespace foresight::lowbit {
+
+/// Rounds `row` to symmetric mid-rise levels scale * (u - zero(bits)) and
+/// returns the scale: of those searched, the one with the least squared error.
+/// Writes one code an element. A row that is zero (or so small that a scale
+/// would be denormal, or not finite) gets scale 0.
+float quantiseRow(std::span<const float> row, int bits,
+                  std::span<uint8_t> codes);
+
+/// Writes `codes` (fewer than 2^bits each) as planes: rowBytes(size, bits)
+/// bytes.
+void packCodes(std::span<const uint8_t> codes, int bits, std::byte *out);
+
+/// Reads `codes.size()` codes back.
+void unpackCodes(const std::byte *in, int bits, std::span<uint8_t> codes);
+
+/// Fills one record row by row. Different rows may be given by different
+/// threads at once. `record`, `gamma` and `beta` must outlive the packer.
+class Packer {
+public:
+  /// `record` has record(rows, columns, bits).bytes bytes. `gamma` and `beta`
+  /// are LayerNorm's, empty for 1 and 0. What no row writes is set to zero.
+  Packer(int64_t rows, int64_t columns, int bits, std::span<const float> gamma,
+         std::span<const float> beta, std::span<std::byte> record);
+
+  /// Packs row `i`: `weight` has one element a column, exactly as it is stored
+  /// (converted to f32), without gamma.
+  void pack(int64_t i, std::span<const float> weight, float bias) const;
+
+private:
+  int64_t rows, columns;
+  int bits;
+  std::span<const float> gamma, beta;
+  std::byte *base;
+};
+
+/// Reads a record.
+class RecordView {
+public:
+  RecordView(const std::byte *base, int64_t rows, int64_t columns, int bits)
+      : base(base), rows(rows), columns(columns), bits(bits),
+        layout(record(rows, columns, bits)) {}
+
+  int64_t getRows() const { return rows; }
+  int64_t getColumns() const { return columns; }
+  int getBits() const { return bits; }
+
+  float scale(int64_t i) const { return at(layout.scale, i); }
+  float bias(int64_t i) const { return at(layout.bias, i); }
+  float error(int64_t i) const { return at(layout.error, i); }
+  float norm(int64_t i) const { return at(layout.norm, i); }
+  float slack(int64_t i) const { return at(layout.slack, i); }
+
+  /// Writes the codes of row `i`, one a column.
+  void codes(int64_t i, std::span<uint8_t> out) const {
+    unpackCodes(base + layout.codes + i * rowBytes(columns, bits), bits, out);
+  }
+
+  /// The value of code `u` in row `i`.
+  double valueOf(int64_t i, uint8_t u) const {
+    return static_cast<double>(scale(i)) * (u - zero(bits));
+  }
+
+private:
+  float at(int64_t vector, int64_t i) const {
+    return reinterpret_cast<const float *>(base + vector)[i];
+  }
+
+  const std::byte *base;
+  int64_t rows, columns;
+  int bits;
+  Record layout;
+};
+
+} // namespace foresight::lowbit
+#endif

@@ -1,0 +1,54 @@
+//===- Estimate.cpp - Densities under a spherical input -------------------===//
+
+#include "foresight/lowbit/Estimate.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace foresight;
+using namespace foresight::lowbit;
+
+namespace {
+
+/// How far the largest element of a normalised row stands out: sets the step
+/// that the row is rounded with. Only a share of a percent hangs on it.
+constexpr double kPeak = 8;
+
+/// The probability that a normal variable is positive.
+double positive(double mean, double deviation) {
+  if (deviation == 0)
+    return mean > 0 ? 1 : 0;
+  return 0.5 * std::erfc(-mean / (deviation * std::sqrt(2.0)));
+}
+
+} // namespace
+
+Density lowbit::expectedDensity(const RecordView &record, double kappa,
+                                int64_t begin, int64_t end) {
+  const auto columns = static_cast<double>(record.getColumns());
+  const double radius = std::sqrt(columns);
+  const double residual =
+      radius * kPeak /
+      (activationMax(record.getColumns(), record.getBits()) * std::sqrt(12.0));
+  Density sum{0, 0};
+  for (int64_t i = begin; i < end; ++i) {
+    const double bias = record.bias(i), error = record.error(i),
+                 norm = record.norm(i);
+    if (!std::isfinite(bias) || !std::isfinite(error)) {
+      sum.active += 0.5;
+      sum.kept += 1;
+      continue;
+    }
+    // The best scale makes the error orthogonal to the rounded row.
+    sum.active += positive(bias, std::hypot(norm, error));
+    sum.kept += positive(bias + kappa * error * radius + norm * residual +
+                             record.slack(i),
+                         norm);
+  }
+  const auto count = static_cast<double>(end - begin);
+  return {sum.active / count, sum.kept / count};
+}
+
+Density lowbit::expectedDensity(const RecordView &record, double kappa) {
+  return expectedDensity(record, kappa, 0, record.getRows());
+}

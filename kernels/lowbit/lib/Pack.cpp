@@ -1,0 +1,143 @@
+//===- Pack.cpp - Planes of codes, and the rest of a record ---------------===//
+
+#include "foresight/lowbit/Pack.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+using namespace foresight;
+using namespace foresight::lowbit;
+
+namespace {
+
+/// A plane holds `bits` bits of every element of a block, those above `shift`.
+struct Plane {
+  int bits, shift, bytes;
+};
+
+/// The planes of a code, in the order they lie in a block.
+template <typename Fn> void forEachPlane(int bits, Fn &&fn) {
+  int shift = 0, offset = 0;
+  for (int width : {8, 4, 2, 1})
+    if (bits & width) {
+      const Plane plane{width, shift, static_cast<int>(kBlock) * width / 8};
+      fn(plane, offset);
+      shift += width;
+      offset += plane.bytes;
+    }
+}
+
+/// Where the piece `m` of byte `j` of a plane comes from. A 4-bit plane is two
+/// runs of 32 bytes, so that 64 elements come out of one 32-byte load.
+int elementOf(const Plane &plane, int j, int m) {
+  if (plane.bits == 4)
+    return j / 32 * 64 + j % 32 + 32 * m;
+  return j + plane.bytes * m;
+}
+
+float roundUp(double value) {
+  // What the sums that led to `value` may have lost themselves.
+  value += std::fabs(value) * 1e-9;
+  const auto rounded = static_cast<float>(value);
+  if (rounded >= value)
+    return rounded;
+  return std::nextafter(rounded, std::numeric_limits<float>::infinity());
+}
+
+} // namespace
+
+void lowbit::packCodes(std::span<const uint8_t> codes, int bits,
+                       std::byte *out) {
+  const auto columns = static_cast<int64_t>(codes.size());
+  uint8_t block[kBlock];
+  for (int64_t k = 0; k < columns; k += kBlock, out += 16 * bits) {
+    const int64_t count = std::min(kBlock, columns - k);
+    std::memset(block, 0, sizeof(block));
+    std::memcpy(block, codes.data() + k, count);
+    forEachPlane(bits, [&](const Plane &plane, int offset) {
+      const int pieces = 8 / plane.bits, mask = (1 << plane.bits) - 1;
+      for (int j = 0; j < plane.bytes; ++j) {
+        int byte = 0;
+        for (int m = 0; m < pieces; ++m)
+          byte |= (block[elementOf(plane, j, m)] >> plane.shift & mask)
+                  << (m * plane.bits);
+        out[offset + j] = static_cast<std::byte>(byte);
+      }
+    });
+  }
+}
+
+void lowbit::unpackCodes(const std::byte *in, int bits,
+                         std::span<uint8_t> codes) {
+  const auto columns = static_cast<int64_t>(codes.size());
+  uint8_t block[kBlock];
+  for (int64_t k = 0; k < columns; k += kBlock, in += 16 * bits) {
+    std::memset(block, 0, sizeof(block));
+    forEachPlane(bits, [&](const Plane &plane, int offset) {
+      const int pieces = 8 / plane.bits, mask = (1 << plane.bits) - 1;
+      for (int j = 0; j < plane.bytes; ++j)
+        for (int m = 0; m < pieces; ++m)
+          block[elementOf(plane, j, m)] |= static_cast<uint8_t>(
+              (static_cast<int>(in[offset + j]) >> (m * plane.bits) & mask)
+              << plane.shift);
+    });
+    std::memcpy(codes.data() + k, block, std::min(kBlock, columns - k));
+  }
+}
+
+Packer::Packer(int64_t rows, int64_t columns, int bits,
+               std::span<const float> gamma, std::span<const float> beta,
+               std::span<std::byte> record)
+    : rows(rows), columns(columns), bits(bits), gamma(gamma), beta(beta),
+      base(record.data()) {
+  const Record layout = lowbit::record(rows, columns, bits);
+  // Codes of rows are written whole; only what lies behind them is not.
+  const int64_t codes = rows * rowBytes(columns, bits);
+  std::memset(base + codes, 0, layout.bytes - codes);
+}
+
+void Packer::pack(int64_t i, std::span<const float> weight, float bias) const {
+  std::vector<float> row(columns);
+  for (int64_t k = 0; k < columns; ++k)
+    row[k] = gamma.empty() ? weight[k] : weight[k] * gamma[k];
+  std::vector<uint8_t> codes(columns);
+  const float scale = quantiseRow(row, bits, codes);
+
+  // Products of two f32 numbers are exact in f64.
+  double error = 0, norm = 0, energy = 0, shift = 0, magnitude = 0;
+  for (int64_t k = 0; k < columns; ++k) {
+    const double w = weight[k];
+    const double folded = gamma.empty() ? w : w * gamma[k];
+    const double rounded = scale * (codes[k] - zero(bits));
+    error += (folded - rounded) * (folded - rounded);
+    norm += rounded * rounded;
+    energy += folded * folded;
+    if (!beta.empty()) {
+      shift += w * beta[k];
+      magnitude += std::fabs(w * beta[k]);
+    }
+  }
+  error = std::sqrt(error);
+  norm = std::sqrt(norm);
+  magnitude += std::fabs(static_cast<double>(bias));
+
+  // README.md derives this. Whatever is not a number is never proved.
+  const double radius = 1.01 * std::sqrt(static_cast<double>(columns));
+  const double slack =
+      1.02 * 0x1p-24 * static_cast<double>(columns + 32) *
+          (radius * (std::sqrt(energy) + norm + error) + magnitude) +
+      0x1p-80;
+  const float values[] = {
+      scale, roundUp(static_cast<double>(bias) + shift + magnitude * 1e-9),
+      roundUp(error), roundUp(norm), roundUp(slack)};
+
+  const Record layout = record(rows, columns, bits);
+  packCodes(codes, bits, base + layout.codes + i * rowBytes(columns, bits));
+  const int64_t vectors[] = {layout.scale, layout.bias, layout.error,
+                             layout.norm, layout.slack};
+  for (int v = 0; v < 5; ++v)
+    reinterpret_cast<float *>(base + vectors[v])[i] = values[v];
+}
