@@ -3,6 +3,7 @@
 #include "Register.h"
 
 #include "foresight/Dialect/Foresight.h"
+#include "foresight/Import/Onnx/Onnx.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -16,7 +17,7 @@
 #include "mlir/Transforms/Passes.h"
 
 void foresight::registerForesightDialects(mlir::DialectRegistry &registry) {
-  registry.insert<ForesightDialect>();
+  registry.insert<ForesightDialect, onnx::OnnxDialect>();
   registry.insert<mlir::arith::ArithDialect, mlir::cf::ControlFlowDialect,
                   mlir::func::FuncDialect, mlir::LLVM::LLVMDialect,
                   mlir::math::MathDialect, mlir::memref::MemRefDialect,
