@@ -12,10 +12,13 @@ def Foresight_StageOp : Foresight_Op<"stage", [IsolatedFromAbove, AttrSizedOpera
   let description = [{
     A group of ops that becomes one kernel. The region sees only its arguments, one an operand, so that stages with equal
     regions can share a kernel. `after` lists the stages whose effects this one needs; `done` is its own token. `name` says
-    which part of the model it is (`layers.3.fc1`), for traces and errors. `library` names a library routine that computes the stage
-    in place of generated code (`"gemm"`: one product with its bias, activation and residual).
+    which part of the model it is (`layers.3.fc1`), for traces and errors; `role` and `layer` say the same for tools (see the
+    manifest's stages; layer -1 is outside the layers). `library` names a library routine that computes the stage
+    in place of generated code (`"gemm"`: one product with its bias, activation and residual). The location is the fused
+    location of the ops it was made of.
   }];
-  let arguments = (ins StrAttr:$name, Variadic<Foresight_TokenType>:$after, Variadic<AnyType>:$inputs, OptionalAttr<StrAttr>:$library);
+  let arguments = (ins StrAttr:$name, Variadic<Foresight_TokenType>:$after, Variadic<AnyType>:$inputs, OptionalAttr<StrAttr>:$library,
+                       DefaultValuedAttr<StrAttr, "\"other\"">:$role, DefaultValuedAttr<I64Attr, "-1">:$layer);
   let results = (outs Variadic<AnyType>:$results, Foresight_TokenType:$done);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
@@ -37,9 +40,16 @@ def Foresight_BufferOp : Foresight_Op<"buffer", [Symbol]> {
     `row_bytes` for each token row of an entry's largest `T`; `rows` rows. Rows are padded to a multiple of 32 elements. `kind` is `input`, `output`,
     `state` (lives from token to token: a KV cache) or `work`. A `work` buffer lies at `offset` in the arena that all work buffers share;
     two that are never alive together may overlap.
+
+    `type` is what it holds: `tensor<?xNxf32>` for rows of N features, a KV cache type for a cache (`rows` = 1, `row_bytes` = the whole
+    cache), or `tensor<?xi32>` for token ids and positions, which lie densely (`row_bytes` = 4, no padding). Entries share buffers.
+    An argument or result of an entry names its buffer in the attribute `foresight.buffer`.
+    ```mlir
+    foresight.buffer @layers.0.fc1.out "work" : tensor<?x8192xf32> rows = 512 row_bytes = 32768 offset = 0
+    ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, I64Attr:$rows, I64Attr:$row_bytes, OptionalAttr<I64Attr>:$offset);
-  let assemblyFormat = "$sym_name $kind `rows` `=` $rows `row_bytes` `=` $row_bytes (`offset` `=` $offset^)? attr-dict";
+  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, TypeAttr:$type, I64Attr:$rows, I64Attr:$row_bytes, OptionalAttr<I64Attr>:$offset);
+  let assemblyFormat = "$sym_name $kind `:` $type `rows` `=` $rows `row_bytes` `=` $row_bytes (`offset` `=` $offset^)? attr-dict";
   let hasVerifier = 1;
 }
 
@@ -55,11 +65,12 @@ def Foresight_KernelOp : Foresight_Op<"kernel", [Symbol, IsolatedFromAbove,
 def Foresight_LaunchOp : Foresight_Op<"launch", [AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "runs a kernel";
   let description = [{
-    `name` is the stage's name. `outs` names the buffer of each result, in order; a result that is the next state of an input
-    (a KV cache) names that input's buffer.
+    `name`, `role` and `layer` are the stage's. `outs` names the buffer of each result, in order; a result that is the next state of
+    an input (a KV cache) names that input's buffer. `outs` is empty until buffers are planned.
   }];
   let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$kernel, Variadic<Foresight_TokenType>:$after, Variadic<AnyType>:$inputs,
-                       TypedArrayAttrBase<FlatSymbolRefAttr, "buffer symbols">:$outs);
+                       TypedArrayAttrBase<FlatSymbolRefAttr, "buffer symbols">:$outs,
+                       DefaultValuedAttr<StrAttr, "\"other\"">:$role, DefaultValuedAttr<I64Attr, "-1">:$layer);
   let results = (outs Variadic<AnyType>:$results, Foresight_TokenType:$done);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;

@@ -14,7 +14,8 @@
 |* not depend on the number of workers or on their timing.
 |*
 |* Memory: buffers hold `T` rows, one a token; a row is padded to a multiple of
-|* FORESIGHT_ROW_PAD elements. Padding is zero when memory is allocated and code
+|* FORESIGHT_ROW_PAD elements; token ids and positions (int32, one a row) lie
+|* densely. Padding is zero when memory is allocated and code
 |* never writes anything but zero there. Weights are laid out by the rules in
 |* BundleFormat.h. Base addresses are 64-byte aligned.
 \*===----------------------------------------------------------------------===*/
