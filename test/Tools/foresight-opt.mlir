@@ -10,3 +10,7 @@ func.func @round_trip(%x: tensor<1x48xf32>, %w: tensor<100x48xf16>, %b: tensor<1
       : tensor<1x48xf32>, tensor<100x48xf16> -> tensor<1x100xf32>
   return %h : tensor<1x100xf32>
 }
+
+// CHECK: foresight.weight @low : !foresight.low_bit<2 x 3, 4> = #foresight.derived<low_bit, [@w, @none, @none, @none]>
+foresight.weight @w : tensor<2x3xf32> = dense<1.0> : tensor<2x3xf32>
+foresight.weight @low : !foresight.low_bit<2 x 3, 4> = #foresight.derived<low_bit, [@w, @none, @none, @none]>

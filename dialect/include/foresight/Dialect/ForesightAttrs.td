@@ -58,11 +58,16 @@ def Foresight_DerivedAttr : Foresight_Attr<"Derived", "derived"> {
     - `concat_rows`: sources with equal columns, one below the other.
     - `low_bit`: sources `[weight, bias, gamma, beta]`; gamma and beta are LayerNorm's, folded into the rows
       (`w[i,k] * gamma[k]`, `b[i] + sum_k w[i,k] * beta[k]`) before they are rounded. A missing bias, gamma or beta is
-      named by the empty symbol `@""`. The result type gives the bits.
+      named `@none`, which no weight is called (the empty symbol does not parse). The result type gives the bits.
   }];
   let parameters = (ins "::foresight::DerivedKind":$kind,
                         ArrayRefParameter<"::mlir::FlatSymbolRefAttr">:$sources);
   let assemblyFormat = "`<` $kind `,` `[` $sources `]` `>`";
+  let extraClassDeclaration = [{
+    /// Stands for an optional source that is not there.
+    static constexpr ::llvm::StringLiteral kMissing = "none";
+    bool isMissing(unsigned i) const { return getSources()[i].getValue() == kMissing; }
+  }];
 }
 
 #endif
