@@ -9,8 +9,8 @@ onnx.graph @main opset 20 inputs ["input_ids", "flag"] {
   %axes = onnx.constant "axes" : tensor<1xi64> = dense<1> : tensor<1xi64>
   // CHECK: %[[NONE:.*]] = onnx.none
   %none = onnx.none
-  // CHECK: onnx.node "Gather" {axis = 0 : i64}(%[[W]], %input_ids) : (tensor<32x8xf16>, tensor<?x?xi64>) -> !onnx.value
-  %0 = onnx.node "Gather" {axis = 0 : i64}(%w, %input_ids) : (tensor<32x8xf16>, tensor<?x?xi64>) -> !onnx.value
+  // CHECK: onnx.node "Gather" with {axis = 0 : i64}(%[[W]], %input_ids) : (tensor<32x8xf16>, tensor<?x?xi64>) -> !onnx.value
+  %0 = onnx.node "Gather" with {axis = 0 : i64}(%w, %input_ids) : (tensor<32x8xf16>, tensor<?x?xi64>) -> !onnx.value
   // CHECK: onnx.node "FusedMatMul" of "com.microsoft"
   %1 = onnx.node "FusedMatMul" of "com.microsoft"(%0, %none) : (!onnx.value, none) -> !onnx.value
   // CHECK: onnx.node "If"(%flag) branches ["then_branch", "else_branch"] {

@@ -40,7 +40,7 @@ def Onnx_GraphOp : Onnx_Op<"graph", [IsolatedFromAbove, Symbol, SingleBlock,
     onnx.graph @main opset 20 inputs ["input_ids"] {
     ^bb0(%input_ids: tensor<?x?xi64>):
       %w = onnx.constant "embed" : tensor<32x32xf32> = #foresight.external<"model.onnx", offset = 64, bytes = 4096, f32>
-      %0 = onnx.node "Gather" {axis = 0 : i64} (%w, %input_ids) : (tensor<32x32xf32>, tensor<?x?xi64>) -> !onnx.value
+      %0 = onnx.node "Gather" with {axis = 0 : i64}(%w, %input_ids) : (tensor<32x32xf32>, tensor<?x?xi64>) -> !onnx.value
       onnx.output ["logits"] %0 : !onnx.value
     }
     ```
@@ -80,7 +80,7 @@ def Onnx_NodeOp : Onnx_Op<"node"> {
   let results = (outs Variadic<Onnx_ValueType>:$outputs);
   let regions = (region VariadicRegion<SizedRegion<1>>:$bodies);
   let assemblyFormat = [{
-    $op_type (`of` $domain^)? ($params^)? `(` $inputs `)` (`branches` $branches^ $bodies)? attr-dict
+    $op_type (`of` $domain^)? (`with` $params^)? `(` $inputs `)` (`branches` $branches^ $bodies)? attr-dict
     `:` functional-type($inputs, $outputs)
   }];
   let hasVerifier = 1;
