@@ -65,8 +65,30 @@ Status BundleWriter::begin(SectionKind kind, std::string_view name) {
   return {};
 }
 
+Status BundleWriter::beginBlocks(SectionKind kind, uint64_t bytes) {
+  FORESIGHT_CHECK(begin(kind));
+  FORESIGHT_CHECK(file.reserve(file.position() + bytes));
+  file.seek(file.position() + bytes);
+  checksums.resize(checksums.size() +
+                   (bytes + kChecksumBlock - 1) / kChecksumBlock);
+  inBlocks = true;
+  return {};
+}
+
+Status BundleWriter::writeBlock(uint64_t offset,
+                                std::span<const std::byte> bytes) {
+  uint64_t size = file.position() - base - current.offset;
+  if (!inBlocks || offset % kChecksumBlock != 0 || offset >= size ||
+      bytes.size() != std::min(kChecksumBlock, size - offset))
+    return makeError(ErrorCode::Internal, file.path(), ": a block of ",
+                     bytes.size(), " bytes does not belong at ", offset);
+  // Every block has a slot of its own, so threads need no lock.
+  checksums[current.firstChecksum + offset / kChecksumBlock] = hash64(bytes);
+  return file.writeAt(base + current.offset + offset, bytes);
+}
+
 Status BundleWriter::write(std::span<const std::byte> bytes) {
-  if (!open)
+  if (!open || inBlocks)
     return makeError(ErrorCode::Internal, file.path(),
                      ": data outside of a section");
   FORESIGHT_CHECK(file.write(bytes));
@@ -106,6 +128,7 @@ Status BundleWriter::end() {
   current.bytes = sectionBytes();
   table.push_back(current);
   open = false;
+  inBlocks = false;
   return {};
 }
 

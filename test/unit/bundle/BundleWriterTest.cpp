@@ -118,6 +118,31 @@ TEST_F(BundleWriterTest, EqualSectionsGiveEqualBytes) {
   EXPECT_EQ(slurp(at("a.fsb")), slurp(at("b.fsb")));
 }
 
+TEST_F(BundleWriterTest, BlocksInAnyOrderGiveTheSameFile) {
+  std::string data(kChecksumBlock + 1000, 'w');
+  data[kChecksumBlock] = 'x';
+  auto bytes = std::as_bytes(std::span(data));
+  for (bool blocks : {false, true}) {
+    auto writer = BundleWriter::create(at(blocks ? "a.fsb" : "b.fsb"));
+    ASSERT_TRUE(writer.ok());
+    ASSERT_TRUE(writer->section(SectionKind::kManifest, "", "{}").ok());
+    if (blocks) {
+      ASSERT_TRUE(writer->beginBlocks(SectionKind::kWeights, data.size()).ok());
+      ASSERT_TRUE(
+          writer->writeBlock(kChecksumBlock, bytes.subspan(kChecksumBlock))
+              .ok());
+      ASSERT_TRUE(writer->writeBlock(0, bytes.first(kChecksumBlock)).ok());
+      EXPECT_FALSE(writer->writeBlock(64, bytes.first(100)).ok());
+      ASSERT_TRUE(writer->end().ok());
+    } else {
+      ASSERT_TRUE(writer->section(SectionKind::kWeights, "", data).ok());
+    }
+    ASSERT_TRUE(writer->section(SectionKind::kProfile, "", "p").ok());
+    ASSERT_TRUE(writer->commit().ok());
+  }
+  EXPECT_EQ(slurp(at("a.fsb")), slurp(at("b.fsb")));
+}
+
 TEST_F(BundleWriterTest, ExecutableIsProgramThenBundleThenTrailer) {
   std::ofstream(at("program")) << std::string(5000, 'p');
   auto writer = BundleWriter::createExecutable(at("exe"), at("program"));

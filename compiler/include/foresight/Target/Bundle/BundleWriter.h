@@ -38,6 +38,12 @@ public:
   Status align(uint64_t alignment);
   Status end();
 
+  /// Starts a section of known length whose blocks come in any order.
+  Status beginBlocks(bundle::SectionKind kind, uint64_t bytes);
+  /// One block of kChecksumBlock bytes, the last may be shorter, at `offset`,
+  /// a multiple of it, in the section. May be called from several threads.
+  Status writeBlock(uint64_t offset, std::span<const std::byte> bytes);
+
   /// A whole section.
   Status section(bundle::SectionKind kind, std::string_view name,
                  std::string_view bytes);
@@ -64,6 +70,7 @@ private:
   std::vector<uint64_t> checksums;
   bundle::SectionEntry current = {};
   bool open = false;
+  bool inBlocks = false;
   Hasher block;
   uint64_t blockBytes = 0;
   uint64_t bundleBytes = 0;
