@@ -5,7 +5,9 @@
 
 #include "foresight/support/Float.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 using namespace foresight;
 
@@ -80,17 +82,39 @@ Result<int64_t> foresight::elementCount(std::span<const int64_t> shape) {
   return count;
 }
 
+/// Calls `convert` on aligned copies of a source that lies at an odd address,
+/// as tensors in files may.
+template <typename Convert>
+static void convertAligned(const std::byte *source, float *to, size_t count,
+                           Convert convert) {
+  if (reinterpret_cast<uintptr_t>(source) % alignof(uint16_t) == 0)
+    return convert(reinterpret_cast<const uint16_t *>(source), to, count);
+  uint16_t piece[1024];
+  for (size_t done = 0; done < count;) {
+    const size_t size = std::min(count - done, std::size(piece));
+    std::memcpy(piece, source + done * sizeof(uint16_t),
+                size * sizeof(uint16_t));
+    convert(piece, to + done, size);
+    done += size;
+  }
+}
+
 void foresight::convertToFloat(ElementType from, const std::byte *source,
                                float *to, size_t count) {
-  // Sources in files are not aligned: 16-bit conversions load bytewise anyway.
   switch (from) {
   case ElementType::F32:
     std::memcpy(to, source, count * sizeof(float));
     return;
   case ElementType::F16:
-    return halfToFloat(reinterpret_cast<const uint16_t *>(source), to, count);
+    return convertAligned(source, to, count,
+                          [](const uint16_t *in, float *out, size_t size) {
+                            halfToFloat(in, out, size);
+                          });
   case ElementType::BF16:
-    return bfloatToFloat(reinterpret_cast<const uint16_t *>(source), to, count);
+    return convertAligned(source, to, count,
+                          [](const uint16_t *in, float *out, size_t size) {
+                            bfloatToFloat(in, out, size);
+                          });
   case ElementType::F64:
     for (size_t i = 0; i < count; ++i) {
       double value;

@@ -31,6 +31,7 @@ struct OptConfig {
   bool normBefore = true; ///< LayerNorm before attention and MLP, not after
   bool finalNorm = true;  ///< LayerNorm before the head
   bool biases = true, normAffine = true;
+  bool tiedHead = true; ///< a missing head is the token embedding
   double epsilon = 1e-5;
   std::string activation = "relu";
   TokenIds tokens;
@@ -45,7 +46,8 @@ struct OptConfig {
 };
 
 struct ImportOptions {
-  /// Element type of the weight matrices; unset: as they are stored.
+  /// Element type of the weight matrices and KV caches; unset: as the matrices
+  /// are stored, f32 if they differ.
   std::optional<ElementType> dtype;
   /// Tokens that a KV cache has room for; 0: as many as the model has
   /// positions.
@@ -69,7 +71,8 @@ using WeightProvider = std::function<Result<std::optional<WeightSource>>(
     const std::string &name, llvm::ArrayRef<int64_t> shape)>;
 
 /// Builds the module: weight symbols, `@step` and `foresight.model`. `facts`
-/// gives name, source and `synthetic`; the rest is filled in.
+/// gives name, source and `synthetic`; the rest is filled in. `options.dtype`
+/// must be set.
 Result<mlir::OwningOpRef<mlir::ModuleOp>>
 buildOptStep(mlir::MLIRContext &context, const OptConfig &config,
              const ImportOptions &options, const WeightProvider &weights,
