@@ -35,24 +35,33 @@ void ForesightDialect::initialize() {
 #define GET_OP_CLASSES
 #include "foresight/Dialect/ForesightOps.cpp.inc"
 
-LogicalResult IndexSetType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t capacity, int64_t universe) {
+LogicalResult IndexSetType::verify(function_ref<InFlightDiagnostic()> emitError,
+                                   int64_t capacity, int64_t universe) {
   if (capacity <= 0 || capacity > universe)
-    return emitError() << "keeps " << capacity << " of " << universe << " units: the capacity must be between 1 and the universe";
+    return emitError()
+           << "keeps " << capacity << " of " << universe
+           << " units: the capacity must be between 1 and the universe";
   return success();
 }
 
-LogicalResult KvCacheType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t heads, int64_t headDim, int64_t capacity,
-                                  Type elementType) {
+LogicalResult KvCacheType::verify(function_ref<InFlightDiagnostic()> emitError,
+                                  int64_t heads, int64_t headDim,
+                                  int64_t capacity, Type elementType) {
   if (heads <= 0 || headDim <= 0 || capacity <= 0)
-    return emitError() << "heads, head size and capacity must be positive, found " << heads << " x " << headDim << ", " << capacity;
+    return emitError()
+           << "heads, head size and capacity must be positive, found " << heads
+           << " x " << headDim << ", " << capacity;
   if (!elementType.isF16() && !elementType.isBF16() && !elementType.isF32())
-    return emitError() << "elements must be f16, bf16 or f32, found " << elementType;
+    return emitError() << "elements must be f16, bf16 or f32, found "
+                       << elementType;
   return success();
 }
 
-LogicalResult LowBitType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t rows, int64_t columns, int64_t bits) {
+LogicalResult LowBitType::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 int64_t rows, int64_t columns, int64_t bits) {
   if (rows <= 0 || columns <= 0)
-    return emitError() << "rows and columns must be positive, found " << rows << " x " << columns;
+    return emitError() << "rows and columns must be positive, found " << rows
+                       << " x " << columns;
   if (bits < 2 || bits > 8)
     return emitError() << "bits must be between 2 and 8, found " << bits;
   return success();

@@ -8,12 +8,14 @@ using namespace foresight;
 namespace {
 
 /// `name? after(%t0, %t1)`: the tokens an op waits for.
-ParseResult parseAfter(OpAsmParser &parser, OperationState &state, SmallVectorImpl<OpAsmParser::UnresolvedOperand> &after) {
+ParseResult parseAfter(OpAsmParser &parser, OperationState &state,
+                       SmallVectorImpl<OpAsmParser::UnresolvedOperand> &after) {
   if (failed(parser.parseOptionalKeyword("after")))
     return success();
   if (parser.parseOperandList(after, OpAsmParser::Delimiter::Paren))
     return failure();
-  return parser.resolveOperands(after, TokenType::get(parser.getContext()), state.operands);
+  return parser.resolveOperands(after, TokenType::get(parser.getContext()),
+                                state.operands);
 }
 
 void printAfter(OpAsmPrinter &p, OperandRange after) {
@@ -21,8 +23,23 @@ void printAfter(OpAsmPrinter &p, OperandRange after) {
     p << " after(" << after << ")";
 }
 
-void setSegments(OpAsmParser &parser, OperationState &state, StringRef name, size_t after, size_t inputs) {
-  state.addAttribute(name, parser.getBuilder().getDenseI32ArrayAttr({static_cast<int32_t>(after), static_cast<int32_t>(inputs)}));
+/// Attributes that are printed elsewhere, and those that say nothing.
+template <typename OpTy>
+SmallVector<StringRef> elided(OpTy op, ArrayRef<StringRef> printed) {
+  SmallVector<StringRef> names(printed);
+  names.push_back(OpTy::getOperandSegmentSizeAttr());
+  if (op.getRole() == "other")
+    names.push_back("role");
+  if (static_cast<int64_t>(op.getLayer()) == -1)
+    names.push_back("layer");
+  return names;
+}
+
+void setSegments(OpAsmParser &parser, OperationState &state, StringRef name,
+                 size_t after, size_t inputs) {
+  state.addAttribute(
+      name, parser.getBuilder().getDenseI32ArrayAttr(
+                {static_cast<int32_t>(after), static_cast<int32_t>(inputs)}));
 }
 
 } // namespace
@@ -38,12 +55,14 @@ ParseResult StageOp::parse(OpAsmParser &parser, OperationState &state) {
   SmallVector<OpAsmParser::UnresolvedOperand> after, inputs;
   SmallVector<OpAsmParser::Argument> args;
   SmallVector<Type> results;
-  if (parser.parseAttribute(name, "name", state.attributes) || parseAfter(parser, state, after))
+  if (parser.parseAttribute(name, "name", state.attributes) ||
+      parseAfter(parser, state, after))
     return failure();
   auto parseInput = [&]() -> ParseResult {
     OpAsmParser::UnresolvedOperand operand;
     OpAsmParser::Argument arg;
-    if (parser.parseArgument(arg) || parser.parseEqual() || parser.parseOperand(operand) || parser.parseColonType(arg.type))
+    if (parser.parseArgument(arg) || parser.parseEqual() ||
+        parser.parseOperand(operand) || parser.parseColonType(arg.type))
       return failure();
     if (parser.resolveOperand(operand, arg.type, state.operands))
       return failure();
@@ -65,7 +84,8 @@ ParseResult StageOp::parse(OpAsmParser &parser, OperationState &state) {
   if (parser.parseRegion(*body, args))
     return failure();
   StageOp::ensureTerminator(*body, parser.getBuilder(), state.location);
-  setSegments(parser, state, StageOp::getOperandSegmentSizeAttr(), after.size(), args.size());
+  setSegments(parser, state, StageOp::getOperandSegmentSizeAttr(), after.size(),
+              args.size());
   state.addTypes(results);
   state.addTypes(TokenType::get(parser.getContext()));
   return success();
@@ -75,16 +95,18 @@ void StageOp::print(OpAsmPrinter &p) {
   p << " " << getNameAttr();
   printAfter(p, getAfter());
   p << " (";
-  llvm::interleaveComma(llvm::zip(getBody().getArguments(), getInputs()), p, [&](auto pair) {
-    auto [arg, operand] = pair;
-    p << arg << " = " << operand << " : " << arg.getType();
-  });
+  llvm::interleaveComma(
+      llvm::zip(getBody().getArguments(), getInputs()), p, [&](auto pair) {
+        auto [arg, operand] = pair;
+        p << arg << " = " << operand << " : " << arg.getType();
+      });
   p << ")";
   if (!getResults().empty())
     p << " -> (" << getResults().getTypes() << ")";
   if (getLibraryAttr())
     p << " library " << getLibraryAttr();
-  p.printOptionalAttrDictWithKeyword((*this)->getAttrs(), {"name", "library", getOperandSegmentSizeAttr()});
+  p.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                     elided(*this, {"name", "library"}));
   p << " ";
   p.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
@@ -92,15 +114,22 @@ void StageOp::print(OpAsmPrinter &p) {
 LogicalResult StageOp::verify() {
   Block &block = getBody().front();
   if (block.getNumArguments() != getInputs().size())
-    return emitOpError() << "has " << getInputs().size() << " inputs but its region has " << block.getNumArguments() << " arguments";
+    return emitOpError() << "has " << getInputs().size()
+                         << " inputs but its region has "
+                         << block.getNumArguments() << " arguments";
   for (auto [arg, input] : llvm::zip(block.getArguments(), getInputs()))
     if (arg.getType() != input.getType())
-      return emitOpError() << "region argument " << arg.getArgNumber() << " has type " << arg.getType() << " but the input has type "
-                           << input.getType();
+      return emitOpError() << "region argument " << arg.getArgNumber()
+                           << " has type " << arg.getType()
+                           << " but the input has type " << input.getType();
+  if (getLibraryAttr() && getLibraryAttr().getValue() != "gemm")
+    return emitOpError() << "is computed by library " << getLibraryAttr()
+                         << ", but only \"gemm\" is known";
   Operation *yield = block.getTerminator();
   if (yield->getOperandTypes() != getResults().getTypes())
-    return emitOpError() << "yields " << yield->getNumOperands() << " values that do not have the types of its "
-                         << getResults().size() << " results";
+    return emitOpError() << "yields (" << yield->getOperandTypes()
+                         << ") but its results have types ("
+                         << getResults().getTypes() << ")";
   return success();
 }
 
@@ -110,10 +139,12 @@ LogicalResult StageOp::verify() {
 
 ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &state) {
   StringAttr name;
-  if (parser.parseSymbolName(name, SymbolTable::getSymbolAttrName(), state.attributes))
+  if (parser.parseSymbolName(name, SymbolTable::getSymbolAttrName(),
+                             state.attributes))
     return failure();
   SmallVector<OpAsmParser::Argument> args;
-  if (parser.parseArgumentList(args, OpAsmParser::Delimiter::Paren, /*allowType=*/true))
+  if (parser.parseArgumentList(args, OpAsmParser::Delimiter::Paren,
+                               /*allowType=*/true))
     return failure();
   if (succeeded(parser.parseOptionalKeyword("library"))) {
     StringAttr library;
@@ -133,20 +164,31 @@ void KernelOp::print(OpAsmPrinter &p) {
   p << " ";
   p.printSymbolName(getSymName());
   p << "(";
-  llvm::interleaveComma(getBody().getArguments(), p, [&](BlockArgument arg) { p << arg << ": " << arg.getType(); });
+  llvm::interleaveComma(getBody().getArguments(), p, [&](BlockArgument arg) {
+    p << arg << ": " << arg.getType();
+  });
   p << ")";
   if (getLibraryAttr())
     p << " library " << getLibraryAttr();
-  p.printOptionalAttrDictWithKeyword((*this)->getAttrs(), {SymbolTable::getSymbolAttrName(), "library"});
+  p.printOptionalAttrDictWithKeyword(
+      (*this)->getAttrs(), {SymbolTable::getSymbolAttrName(), "library"});
   p << " ";
   p.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
 
-LogicalResult KernelOp::verify() { return success(); }
+LogicalResult KernelOp::verify() {
+  if (getLibraryAttr() && getLibraryAttr().getValue() != "gemm")
+    return emitOpError() << "is computed by library " << getLibraryAttr()
+                         << ", but only \"gemm\" is known";
+  if (getBody().front().getTerminator()->getNumOperands() == 0)
+    return emitOpError() << "yields nothing: a kernel must have a result";
+  return success();
+}
 
 //===----------------------------------------------------------------------===//
 // launch
-//   %r, %done = foresight.launch "name" @kernel after(%t) (%x, %w : types) outs [@b] -> (types)
+//   %r, %done = foresight.launch "name" @kernel after(%t) (%x, %w : types) outs
+//   [@b] -> (types)
 //===----------------------------------------------------------------------===//
 
 ParseResult LaunchOp::parse(OpAsmParser &parser, OperationState &state) {
@@ -155,21 +197,26 @@ ParseResult LaunchOp::parse(OpAsmParser &parser, OperationState &state) {
   ArrayAttr outs;
   SmallVector<OpAsmParser::UnresolvedOperand> after, inputs;
   SmallVector<Type> inputTypes, results;
-  if (parser.parseAttribute(name, "name", state.attributes) || parser.parseAttribute(kernel, "kernel", state.attributes) ||
+  if (parser.parseAttribute(name, "name", state.attributes) ||
+      parser.parseAttribute(kernel, "kernel", state.attributes) ||
       parseAfter(parser, state, after))
     return failure();
   llvm::SMLoc loc = parser.getCurrentLocation();
   if (parser.parseLParen())
     return failure();
   if (failed(parser.parseOptionalRParen())) {
-    if (parser.parseOperandList(inputs) || parser.parseColonTypeList(inputTypes) || parser.parseRParen())
+    if (parser.parseOperandList(inputs) ||
+        parser.parseColonTypeList(inputTypes) || parser.parseRParen())
       return failure();
   }
-  if (parser.resolveOperands(inputs, inputTypes, loc, state.operands) || parser.parseKeyword("outs") ||
-      parser.parseAttribute(outs, "outs", state.attributes) || parser.parseOptionalArrowTypeList(results) ||
+  if (parser.resolveOperands(inputs, inputTypes, loc, state.operands) ||
+      parser.parseKeyword("outs") ||
+      parser.parseAttribute(outs, "outs", state.attributes) ||
+      parser.parseOptionalArrowTypeList(results) ||
       parser.parseOptionalAttrDict(state.attributes))
     return failure();
-  setSegments(parser, state, LaunchOp::getOperandSegmentSizeAttr(), after.size(), inputs.size());
+  setSegments(parser, state, LaunchOp::getOperandSegmentSizeAttr(),
+              after.size(), inputs.size());
   state.addTypes(results);
   state.addTypes(TokenType::get(parser.getContext()));
   return success();
@@ -184,25 +231,41 @@ void LaunchOp::print(OpAsmPrinter &p) {
   p << ") outs " << getOutsAttr();
   if (!getResults().empty())
     p << " -> (" << getResults().getTypes() << ")";
-  p.printOptionalAttrDict((*this)->getAttrs(), {"name", "kernel", "outs", getOperandSegmentSizeAttr()});
+  p.printOptionalAttrDict((*this)->getAttrs(),
+                          elided(*this, {"name", "kernel", "outs"}));
 }
 
 LogicalResult LaunchOp::verify() {
   // Empty until foresight-plan-buffers has run.
   if (!getOuts().empty() && getOuts().size() != getResults().size())
-    return emitOpError() << "has " << getResults().size() << " results but names " << getOuts().size() << " buffers";
+    return emitOpError() << "has " << getResults().size()
+                         << " results but names " << getOuts().size()
+                         << " buffers";
   return success();
 }
 
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
-  auto kernel = symbolTable.lookupNearestSymbolFrom<KernelOp>(*this, getKernelAttr());
+  auto kernel =
+      symbolTable.lookupNearestSymbolFrom<KernelOp>(*this, getKernelAttr());
   if (!kernel)
-    return emitOpError() << "names " << getKernelAttr() << ", which is not a foresight.kernel of this module";
+    return emitOpError() << "names " << getKernelAttr()
+                         << ", which is not a foresight.kernel of this module";
   if (kernel.getBody().getArgumentTypes() != getInputs().getTypes())
-    return emitOpError() << "has inputs that do not have the types of the arguments of " << getKernelAttr();
+    return emitOpError() << "has inputs of types (" << getInputs().getTypes()
+                         << ") but " << getKernelAttr() << " takes ("
+                         << kernel.getBody().getArgumentTypes() << ")";
+  TypeRange yielded =
+      kernel.getBody().front().getTerminator()->getOperandTypes();
+  if (yielded != getResults().getTypes())
+    return emitOpError() << "has results of types (" << getResults().getTypes()
+                         << ") but " << getKernelAttr() << " yields ("
+                         << yielded << ")";
   for (Attribute out : getOuts())
-    if (!symbolTable.lookupNearestSymbolFrom<BufferOp>(*this, cast<FlatSymbolRefAttr>(out)))
-      return emitOpError() << "names " << out << ", which is not a foresight.buffer of this module";
+    if (!symbolTable.lookupNearestSymbolFrom<BufferOp>(
+            *this, cast<FlatSymbolRefAttr>(out)))
+      return emitOpError()
+             << "names " << out
+             << ", which is not a foresight.buffer of this module";
   return success();
 }
 
@@ -210,4 +273,24 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
 // buffer
 //===----------------------------------------------------------------------===//
 
-LogicalResult BufferOp::verify() { return success(); }
+LogicalResult BufferOp::verify() {
+  StringRef kind = getKind();
+  if (kind != "input" && kind != "output" && kind != "state" && kind != "work")
+    return emitOpError() << "kind must be \"input\", \"output\", \"state\" or "
+                            "\"work\", found "
+                         << getKindAttr();
+  if (static_cast<int64_t>(getRows()) <= 0 ||
+      static_cast<int64_t>(getRowBytes()) <= 0)
+    return emitOpError() << "must have rows and bytes, found " << getRows()
+                         << " rows of " << getRowBytes() << " bytes";
+  if (!getOffset())
+    return success();
+  if (kind != "work")
+    return emitOpError() << "has an offset in the arena, where only work "
+                            "buffers lie, but is of kind "
+                         << getKindAttr();
+  if (static_cast<int64_t>(*getOffset()) < 0 || *getOffset() % 64 != 0)
+    return emitOpError() << "must lie at a multiple of 64 bytes, found "
+                         << *getOffset();
+  return success();
+}

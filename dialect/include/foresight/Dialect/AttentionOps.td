@@ -13,7 +13,7 @@ def Foresight_KvAppendOp : Foresight_Op<"kv_append", [Pure, AllTypesMatch<["cach
   }];
   let arguments = (ins Foresight_KvCacheType:$cache, Foresight_Rows:$keys, Foresight_Rows:$values, Foresight_Ids:$positions);
   let results = (outs Foresight_KvCacheType:$result);
-  let assemblyFormat = "$cache `,` $keys `,` $values `at` $positions attr-dict `:` type($cache) `,` type($keys) `,` type($positions)";
+  let assemblyFormat = "$cache `,` $keys `,` $values `at` $positions attr-dict `:` qualified(type($cache)) `,` type($keys) `,` type($positions)";
   let hasVerifier = 1;
 }
 
@@ -34,8 +34,8 @@ def Foresight_AttentionOp : Foresight_Op<"attention", [Pure, AttrSizedOperandSeg
                        Optional<Foresight_IndexSetType>:$heads, Optional<Foresight_IndexSetType>:$tokens, F64Attr:$scale);
   let results = (outs Foresight_Rows:$result);
   let assemblyFormat = [{
-    $query `,` $cache `at` $positions (`heads` `(` $heads^ `:` type($heads) `)`)? (`tokens` `(` $tokens^ `:` type($tokens) `)`)?
-    `scale` `=` $scale attr-dict `:` type($query) `,` type($cache) `,` type($positions) `->` type($result)
+    $query `,` $cache `at` $positions (`heads` `(` $heads^ `:` qualified(type($heads)) `)`)? (`tokens` `(` $tokens^ `:` qualified(type($tokens)) `)`)?
+    `scale` `=` $scale attr-dict `:` type($query) `,` qualified(type($cache)) `,` type($positions) `->` type($result)
   }];
   let hasVerifier = 1;
 }

@@ -38,7 +38,6 @@ def Foresight_LayerNormOp : Foresight_Op<"layer_norm", [Pure, AttrSizedOperandSe
     `epsilon` `=` $epsilon attr-dict `:` type($x) `->` type($result)
   }];
   let hasVerifier = 1;
-  let hasFolder = 0;
 }
 
 def Foresight_LinearOp : Foresight_Op<"linear", [Pure]> {
@@ -70,7 +69,7 @@ def Foresight_ColumnLinearOp : Foresight_Op<"column_linear", [Pure, AttrSizedOpe
                        Optional<Foresight_IndexSetType>:$rows, UnitAttr:$skip_zeros);
   let results = (outs Foresight_Rows:$result);
   let assemblyFormat = [{
-    $x `,` $weight (`bias` `(` $bias^ `:` type($bias) `)`)? (`rows` `(` $rows^ `:` type($rows) `)`)?
+    $x `,` $weight (`bias` `(` $bias^ `:` type($bias) `)`)? (`rows` `(` $rows^ `:` qualified(type($rows)) `)`)?
     attr-dict `:` type($x) `,` type($weight) `->` type($result)
   }];
   let hasVerifier = 1;
@@ -97,6 +96,7 @@ def Foresight_ActivationOp : Foresight_Op<"activate", [Pure, SameOperandsAndResu
   let arguments = (ins Foresight_Rows:$x, Foresight_ActivationAttr:$activation);
   let results = (outs Foresight_Rows:$result);
   let assemblyFormat = "$x $activation attr-dict `:` type($x)";
+  let hasFolder = 1;
 }
 
 def Foresight_AddOp : Foresight_Op<"add", [Pure, Commutative, SameOperandsAndResultType]> {
@@ -114,6 +114,7 @@ def Foresight_LastRowOp : Foresight_Op<"last_row", [Pure]> {
   let assemblyFormat = "$x attr-dict `:` type($x) `->` type($result)";
   let hasVerifier = 1;
   let hasFolder = 1;
+  let hasCanonicalizer = 1;
 }
 
 #endif

@@ -36,7 +36,7 @@ def Foresight_SelectCertifiedOp : Foresight_Op<"select_certified", [Pure]> {
   let results = (outs Foresight_IndexSetType:$result);
   let assemblyFormat = [{
     $scores `,` $x `,` $copy `kappa` `=` $kappa (`after` `(` $after^ `)`)? attr-dict
-    `:` type($scores) `,` type($x) `,` type($copy) `->` type($result)
+    `:` type($scores) `,` type($x) `,` qualified(type($copy)) `->` qualified(type($result))
   }];
   let hasVerifier = 1;
 }
@@ -46,7 +46,7 @@ def Foresight_SelectThresholdOp : Foresight_Op<"select_threshold", [Pure]> {
   let description = [{ Keeps `i` iff `scores[t, i] > threshold`. An approximation. }];
   let arguments = (ins Foresight_Rows:$scores, Variadic<Foresight_TokenType>:$after, F64Attr:$threshold);
   let results = (outs Foresight_IndexSetType:$result);
-  let assemblyFormat = "$scores `threshold` `=` $threshold (`after` `(` $after^ `)`)? attr-dict `:` type($scores) `->` type($result)";
+  let assemblyFormat = "$scores `threshold` `=` $threshold (`after` `(` $after^ `)`)? attr-dict `:` type($scores) `->` qualified(type($result))";
   let hasVerifier = 1;
 }
 
@@ -57,7 +57,7 @@ def Foresight_SelectTopkOp : Foresight_Op<"select_topk", [Pure]> {
   }];
   let arguments = (ins Foresight_Rows:$scores, Variadic<Foresight_TokenType>:$after);
   let results = (outs Foresight_IndexSetType:$result);
-  let assemblyFormat = "$scores (`after` `(` $after^ `)`)? attr-dict `:` type($scores) `->` type($result)";
+  let assemblyFormat = "$scores (`after` `(` $after^ `)`)? attr-dict `:` type($scores) `->` qualified(type($result))";
   let hasVerifier = 1;
 }
 
@@ -77,7 +77,7 @@ def Foresight_GatherLinearOp : Foresight_Op<"gather_linear", [Pure]> {
   let results = (outs Foresight_Rows:$result);
   let assemblyFormat = [{
     $x `,` $weight (`bias` `(` $bias^ `:` type($bias) `)`)? `rows` `(` $rows `)` attr-dict
-    `:` type($x) `,` type($weight) `,` type($rows) `->` type($result)
+    `:` type($x) `,` type($weight) `,` qualified(type($rows)) `->` type($result)
   }];
   let hasVerifier = 1;
 }
@@ -95,9 +95,10 @@ def Foresight_SparseMlpOp : Foresight_Op<"sparse_mlp", [Pure, AttrSizedOperandSe
   let results = (outs Foresight_Rows:$result);
   let assemblyFormat = [{
     $x `,` $fc1 (`bias` `(` $bias1^ `:` type($bias1) `)`)? $activation $fc2 (`bias` `(` $bias2^ `:` type($bias2) `)`)?
-    (`rows` `(` $rows^ `:` type($rows) `)`)? attr-dict `:` type($x) `,` type($fc1) `,` type($fc2) `->` type($result)
+    (`rows` `(` $rows^ `:` qualified(type($rows)) `)`)? attr-dict `:` type($x) `,` type($fc1) `,` type($fc2) `->` type($result)
   }];
   let hasVerifier = 1;
+  let hasCanonicalizer = 1;
 }
 
 #endif

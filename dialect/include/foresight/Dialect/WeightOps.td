@@ -8,7 +8,7 @@ include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-def Foresight_WeightOp : Foresight_Op<"weight", [Symbol]> {
+def Foresight_WeightOp : Foresight_Op<"weight", [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "names weight data";
   let description = [{
     `type` is what the program computes with: a tensor of f32, f16 or bf16, or a `!foresight.low_bit` copy.
