@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace foresight {
@@ -68,7 +69,22 @@ private:
   std::span<const std::byte> block(const Section &section,
                                    uint64_t index) const;
 
+  /// Closes a file when destroyed.
+  struct Descriptor {
+    int value = -1;
+    Descriptor() = default;
+    Descriptor(Descriptor &&other) noexcept
+        : value(std::exchange(other.value, -1)) {}
+    Descriptor &operator=(Descriptor &&other) noexcept {
+      std::swap(value, other.value);
+      return *this;
+    }
+    ~Descriptor();
+  };
+
   MappedFile file;
+  Descriptor descriptor; ///< of the same file, to copy weights from
+  uint64_t frameOffset = 0;
   std::span<const std::byte> frame; ///< the bundle within the file
   std::vector<Section> table;
   std::span<const std::byte> checksums;

@@ -25,7 +25,7 @@ struct SessionTrace {
   };
   int64_t entry = -1; ///< index in the manifest
   int64_t steps = 0, tokens = 0;
-  int64_t nanoseconds = 0;
+  int64_t nanoseconds = 0;           ///< in stages
   std::vector<Stage> stages;         ///< one a stage of the entry
   std::vector<Selection> selections; ///< as in the manifest; decoding only
   int64_t weightBytes() const;
@@ -66,7 +66,7 @@ public:
   Status reset();
 
   /// Called after every stage of every step until set to null.
-  void setObserver(StageObserver *observer) { options.observer = observer; }
+  void setObserver(StageObserver *now) { observer = now; }
 
   /// Measures all steps until `stopTrace`. Costs nothing when off.
   void startTrace();
@@ -83,7 +83,8 @@ private:
   Session() = default;
   Status step(int64_t entry, std::span<const int32_t> ids, bool wantLogits);
   Status checkIds(std::span<const int32_t> ids) const;
-  void record(int64_t entry, const Step &step, int64_t nanoseconds);
+  void record(int64_t entry, const Step &step, std::span<const int64_t> active);
+  class ActiveCounter;
 
   Program *runs = nullptr;
   int64_t prefillEntry = -1, sparseEntry = -1, denseEntry = -1;
@@ -93,7 +94,9 @@ private:
   std::vector<int32_t> positions;
   std::vector<float> logitsCopy;
   std::span<const float> lastLogits;
-  RunOptions options;
+  StageObserver *observer = nullptr;
+  std::vector<int64_t> activeNow; ///< one a selection; -1: not counted
+  std::vector<float> activationsCopy;
   RunTrace stepTrace;
   std::vector<SessionTrace> measured;
 };
