@@ -4,6 +4,8 @@
 
 #include "foresight/Dialect/Foresight.h"
 #include "foresight/Import/Onnx/Onnx.h"
+#include "foresight/Pipelines/Pipelines.h"
+#include "foresight/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -24,4 +26,8 @@ void foresight::registerForesightDialects(mlir::DialectRegistry &registry) {
                   mlir::scf::SCFDialect, mlir::vector::VectorDialect>();
 }
 
-void foresight::registerForesightPasses() { mlir::registerTransformsPasses(); }
+void foresight::registerForesightPasses() {
+  mlir::registerTransformsPasses();
+  registerForesightTransformsPasses();
+  registerForesightPipelines();
+}

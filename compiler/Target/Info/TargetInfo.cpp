@@ -1,0 +1,40 @@
+//===- TargetInfo.cpp - What transforms ask a target ----------------------===//
+
+#include "foresight/Target/TargetInfo.h"
+
+#include "foresight/abi/Kernel.h"
+
+using namespace foresight;
+
+TargetInfo::~TargetInfo() = default;
+
+namespace {
+
+/// A few cores that share memory. Reading weights is what costs: to compute a
+/// LayerNorm again on every core is cheaper than to wait for one that did.
+class CpuTargetInfo : public TargetInfo {
+public:
+  llvm::StringRef getName() const override { return "cpu"; }
+  llvm::StringRef productLibrary(RowCount rows) const override {
+    return rows == RowCount::Many ? "gemm" : "";
+  }
+  bool recomputesNorm(RowCount rows) const override {
+    return rows == RowCount::One;
+  }
+  bool groupsProducts(RowCount rows) const override {
+    return rows == RowCount::One;
+  }
+  bool appendsInAttention(RowCount rows) const override {
+    return rows == RowCount::One;
+  }
+  int64_t rowPadElements() const override { return FORESIGHT_ROW_PAD; }
+  int64_t alignment() const override { return FORESIGHT_ALIGNMENT; }
+};
+
+} // namespace
+
+std::unique_ptr<TargetInfo> foresight::createTargetInfo(llvm::StringRef name) {
+  if (name == "cpu")
+    return std::make_unique<CpuTargetInfo>();
+  return nullptr;
+}

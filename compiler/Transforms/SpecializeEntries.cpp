@@ -1,0 +1,112 @@
+//===- SpecializeEntries.cpp - @step to @prefill and @decode --------------===//
+
+#include "Utils.h"
+
+#include "foresight/Transforms/Passes.h"
+
+namespace foresight {
+#define GEN_PASS_DEF_SPECIALIZEENTRIESPASS
+#include "foresight/Transforms/Passes.h.inc"
+} // namespace foresight
+
+using namespace mlir;
+using namespace foresight;
+
+/// `type` with one token where it has any number.
+static Type oneToken(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.getRank() > 0 && tensor.isDynamicDim(0)
+             ? withRows(tensor, 1)
+             : type;
+}
+
+/// A value with an unknown size that is not its number of tokens cannot be
+/// specialised.
+static LogicalResult checkOnlyTokensAreDynamic(func::FuncOp step) {
+  auto check = [](Value value) {
+    auto tensor = dyn_cast<RankedTensorType>(value.getType());
+    return !tensor || tensor.getRank() == 0 ||
+           llvm::none_of(tensor.getShape().drop_front(), ShapedType::isDynamic);
+  };
+  for (BlockArgument arg : step.getArguments())
+    if (!check(arg))
+      return step.emitError()
+             << "argument " << arg.getArgNumber() << " has type "
+             << arg.getType()
+             << ", but only the first dimension, the number of tokens, may "
+                "be unknown";
+  WalkResult walked = step.walk([&](Operation *op) {
+    for (Value result : op->getResults())
+      if (!check(result)) {
+        op->emitError() << "has a result of type " << result.getType()
+                        << ", but only the first dimension, the number of "
+                           "tokens, may be unknown";
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  return failure(walked.wasInterrupted());
+}
+
+/// Retypes everything in `func` for one token; `last_row` has nothing to do.
+static void specializeToOneToken(func::FuncOp func) {
+  for (BlockArgument arg : func.getArguments())
+    arg.setType(oneToken(arg.getType()));
+  SmallVector<LastRowOp> lastRows;
+  func.walk([&](Operation *op) {
+    for (Value result : op->getResults())
+      result.setType(oneToken(result.getType()));
+    if (auto lastRow = dyn_cast<LastRowOp>(op))
+      lastRows.push_back(lastRow);
+  });
+  for (LastRowOp op : lastRows) {
+    op.getResult().replaceAllUsesWith(op.getX());
+    op.erase();
+  }
+  func.setType(FunctionType::get(
+      func.getContext(), func.getBody().front().getArgumentTypes(),
+      func.getBody().front().getTerminator()->getOperandTypes()));
+}
+
+namespace {
+
+struct SpecializeEntriesPass
+    : public foresight::impl::SpecializeEntriesPassBase<SpecializeEntriesPass> {
+  using SpecializeEntriesPassBase::SpecializeEntriesPassBase;
+
+  func::FuncOp cloneAs(func::FuncOp step, StringRef name, int64_t tokens) {
+    OpBuilder builder(step);
+    auto clone = cast<func::FuncOp>(builder.clone(*step));
+    clone.setSymName(name);
+    clone->setAttr(kEntryAttr, builder.getStringAttr(name));
+    clone->setAttr(kMaxTokensAttr, builder.getI64IntegerAttr(tokens));
+    return clone;
+  }
+
+  void runOnOperation() override {
+    func::FuncOp step = findEntry(getOperation(), "step");
+    if (!step) {
+      getOperation().emitError()
+          << "has no function with foresight.entry = \"step\" to specialise";
+      return signalPassFailure();
+    }
+    if (maxTokens < 1) {
+      step.emitError() << "max-tokens must be at least 1, found " << maxTokens;
+      return signalPassFailure();
+    }
+    if (failed(checkOnlyTokensAreDynamic(step)))
+      return signalPassFailure();
+    // A prompt that does not fit in the caches is refused anyway.
+    int64_t tokens = maxTokens;
+    for (Type type : step.getArgumentTypes())
+      if (auto cache = dyn_cast<KvCacheType>(type))
+        tokens = std::min(tokens, cache.getCapacity());
+    cloneAs(step, "prefill", tokens);
+    specializeToOneToken(cloneAs(step, "decode", 1));
+    if (denseDecode)
+      specializeToOneToken(cloneAs(step, "decode_dense", 1));
+    step.erase();
+  }
+};
+
+} // namespace

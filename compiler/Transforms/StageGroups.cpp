@@ -1,0 +1,266 @@
+//===- StageGroups.cpp - Which ops become one stage -----------------------===//
+
+#include "StageGroups.h"
+
+#include "foresight/Dialect/Foresight.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <queue>
+
+using namespace mlir;
+using namespace foresight;
+
+/// How many token rows `op` yields.
+static RowCount rowsOf(Operation *op) {
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  return type.getDimSize(0) == 1 ? RowCount::One : RowCount::Many;
+}
+
+/// The sum that is the only use of a product: its residual.
+static AddOp residualOf(Operation *product) {
+  Value result = product->getResult(0);
+  return result.hasOneUse() ? dyn_cast<AddOp>(*result.user_begin()) : AddOp();
+}
+
+namespace {
+
+/// Builds the groups of one entry. Bodies are placed first, then what can be
+/// computed before or after them.
+class GroupBuilder {
+public:
+  GroupBuilder(func::FuncOp entry, const TargetInfo &target)
+      : target(target), block(entry.getBody().front()) {}
+
+  FailureOr<std::vector<StageGroup>> run();
+
+private:
+  bool isGrouped(Operation *op) const { return groupOf.contains(op); }
+  unsigned makeGroup(ArrayRef<Operation *> ops) {
+    groups.emplace_back();
+    for (Operation *op : ops)
+      addTo(groups.size() - 1, op);
+    return groups.size() - 1;
+  }
+  void addTo(unsigned group, Operation *op) {
+    groupOf[op] = group;
+    groups[group].ops.push_back(op);
+  }
+
+  void groupProduct(Operation *product);
+  LogicalResult groupSelection(GatherLinearOp gather);
+  void groupEmbedding(AddOp add);
+  void groupAttention(AttentionOp attention);
+  void groupBefore(Operation *op);
+  /// The one group that all uses of `op` are in.
+  std::optional<unsigned> onlyUser(Operation *op) const;
+  void collectProducers();
+  FailureOr<std::vector<StageGroup>> order();
+
+  const TargetInfo &target;
+  Block &block;
+  std::vector<StageGroup> groups;
+  llvm::DenseMap<Operation *, unsigned> groupOf;
+  /// Products without a residual by their input, where the target groups them.
+  llvm::DenseMap<Value, unsigned> productsOf;
+};
+
+} // namespace
+
+void GroupBuilder::groupProduct(Operation *product) {
+  RowCount rows = rowsOf(product);
+  AddOp residual = residualOf(product);
+  auto linear = dyn_cast<LinearOp>(product);
+  bool shares = linear && !residual && target.groupsProducts(rows);
+  if (shares) {
+    if (auto found = productsOf.find(linear.getX()); found != productsOf.end())
+      return addTo(found->second, product);
+  }
+  unsigned group = makeGroup(product);
+  if (shares)
+    productsOf[linear.getX()] = group;
+  // A library multiplies by all of a matrix.
+  if (!isa<GatherLinearOp>(product))
+    groups[group].library = target.productLibrary(rows).str();
+  if (residual && !isGrouped(residual))
+    addTo(group, residual);
+}
+
+/// Prediction and selection run where the selected rows are computed: a set
+/// never leaves its stage.
+LogicalResult GroupBuilder::groupSelection(GatherLinearOp gather) {
+  Operation *select = gather.getRows().getDefiningOp();
+  if (!select)
+    return gather.emitError()
+           << "selects rows with an argument of the entry; expected a select_* "
+              "op of the same entry";
+  if (!select->getResult(0).hasOneUse())
+    return select->emitError()
+           << "makes a set that more than one op uses, but a set cannot leave "
+              "the stage that makes it: select once for each use";
+  unsigned group = groupOf.lookup(gather);
+  addTo(group, select);
+  auto predict = select->getOperand(0).getDefiningOp<PredictOp>();
+  if (predict && llvm::all_of(predict->getUsers(),
+                              [&](Operation *user) { return user == select; }))
+    addTo(group, predict);
+  return success();
+}
+
+void GroupBuilder::groupEmbedding(AddOp add) {
+  SmallVector<Operation *> gathers;
+  for (Value operand : add->getOperands()) {
+    auto gather = operand.getDefiningOp<GatherRowsOp>();
+    if (!gather || !gather.getResult().hasOneUse())
+      return;
+    gathers.push_back(gather);
+  }
+  unsigned group = makeGroup(gathers);
+  addTo(group, add);
+}
+
+void GroupBuilder::groupAttention(AttentionOp attention) {
+  unsigned group = makeGroup(attention.getOperation());
+  auto append = attention.getCache().getDefiningOp<KvAppendOp>();
+  if (!append || !target.appendsInAttention(rowsOf(attention)))
+    return;
+  bool onlyHere = llvm::all_of(append->getUsers(), [&](Operation *user) {
+    return user == attention || user == block.getTerminator();
+  });
+  if (onlyHere)
+    addTo(group, append);
+}
+
+std::optional<unsigned> GroupBuilder::onlyUser(Operation *op) const {
+  std::optional<unsigned> only;
+  for (Operation *user : op->getUsers()) {
+    auto found = groupOf.find(user);
+    if (found == groupOf.end() || (only && *only != found->second))
+      return std::nullopt;
+    only = found->second;
+  }
+  return only;
+}
+
+/// A LayerNorm, or the choice of the last row, in front of a body.
+void GroupBuilder::groupBefore(Operation *op) {
+  std::optional<unsigned> user = onlyUser(op);
+  bool joins =
+      user && groups[*user].library.empty() &&
+      groups[*user].contains<LinearOp, GatherLinearOp, ColumnLinearOp>();
+  if (joins && isa<LayerNormOp>(op))
+    joins = target.recomputesNorm(rowsOf(op));
+  if (joins)
+    addTo(*user, op);
+  else
+    makeGroup(op);
+}
+
+void GroupBuilder::collectProducers() {
+  for (auto [index, group] : llvm::enumerate(groups)) {
+    llvm::sort(group.ops, [](Operation *a, Operation *b) {
+      return a->isBeforeInBlock(b);
+    });
+    for (Operation *op : group.ops)
+      for (Value operand : op->getOperands()) {
+        Operation *def = operand.getDefiningOp();
+        auto found = def ? groupOf.find(def) : groupOf.end();
+        if (found != groupOf.end() && found->second != index &&
+            !llvm::is_contained(group.producers, found->second))
+          group.producers.push_back(found->second);
+      }
+  }
+}
+
+/// Sorts the groups so that producers come first, otherwise as the program has
+/// them.
+FailureOr<std::vector<StageGroup>> GroupBuilder::order() {
+  auto later = [&](unsigned a, unsigned b) {
+    return groups[b].ops.back()->isBeforeInBlock(groups[a].ops.back());
+  };
+  std::priority_queue<unsigned, std::vector<unsigned>, decltype(later)> ready(
+      later);
+  SmallVector<unsigned> waitsFor(groups.size(), 0);
+  SmallVector<SmallVector<unsigned>> consumers(groups.size());
+  for (auto [index, group] : llvm::enumerate(groups)) {
+    waitsFor[index] = group.producers.size();
+    for (unsigned producer : group.producers)
+      consumers[producer].push_back(index);
+    if (group.producers.empty())
+      ready.push(index);
+  }
+  std::vector<StageGroup> ordered;
+  SmallVector<unsigned> newIndex(groups.size(), 0);
+  SmallVector<bool> done(groups.size(), false);
+  while (!ready.empty()) {
+    unsigned index = ready.top();
+    ready.pop();
+    done[index] = true;
+    newIndex[index] = ordered.size();
+    ordered.push_back(groups[index]);
+    for (unsigned consumer : consumers[index])
+      if (--waitsFor[consumer] == 0)
+        ready.push(consumer);
+  }
+  for (auto [index, group] : llvm::enumerate(groups))
+    if (!done[index])
+      return group.ops.back()->emitError()
+             << "is in a group of ops that needs its own result by way of "
+                "another group; the target's rules do not fit this program";
+  for (StageGroup &group : ordered)
+    for (unsigned &producer : group.producers)
+      producer = newIndex[producer];
+  return ordered;
+}
+
+FailureOr<std::vector<StageGroup>> GroupBuilder::run() {
+  SmallVector<Operation *> ops;
+  for (Operation &op : block.without_terminator()) {
+    if (isa<GetWeightOp>(op))
+      continue;
+    if (!isa<GatherRowsOp, LayerNormOp, LinearOp, GatherLinearOp,
+             ColumnLinearOp, ActivationOp, AddOp, LastRowOp, KvAppendOp,
+             AttentionOp, PredictOp, SelectCertifiedOp, SelectThresholdOp,
+             SelectTopkOp>(op)) {
+      op.emitError() << "cannot be part of a stage; expected an op that "
+                        "foresight-expand-mlp leaves";
+      return failure();
+    }
+    ops.push_back(&op);
+  }
+
+  for (Operation *op : ops)
+    if (isa<LinearOp, GatherLinearOp, ColumnLinearOp>(op))
+      groupProduct(op);
+  for (Operation *op : ops)
+    if (auto gather = dyn_cast<GatherLinearOp>(op))
+      if (failed(groupSelection(gather)))
+        return failure();
+  for (Operation *op : ops) {
+    if (auto attention = dyn_cast<AttentionOp>(op))
+      groupAttention(attention);
+    else if (auto add = dyn_cast<AddOp>(op); add && !isGrouped(add))
+      groupEmbedding(add);
+  }
+  // Backwards: the last row may be in front of a LayerNorm.
+  for (Operation *op : llvm::reverse(ops))
+    if (isa<LayerNormOp, LastRowOp>(op))
+      groupBefore(op);
+  for (Operation *op : ops) {
+    if (isGrouped(op))
+      continue;
+    if (isa<SelectCertifiedOp, SelectThresholdOp, SelectTopkOp>(op)) {
+      op->emitError() << "makes a set that no gather_linear uses";
+      return failure();
+    }
+    makeGroup(op);
+  }
+  collectProducers();
+  return order();
+}
+
+FailureOr<std::vector<StageGroup>>
+foresight::groupStages(func::FuncOp entry, const TargetInfo &target) {
+  return GroupBuilder(entry, target).run();
+}

@@ -1,0 +1,34 @@
+//===- Utils.cpp - What several transforms need ---------------------------===//
+
+#include "Utils.h"
+
+using namespace mlir;
+using namespace foresight;
+
+SmallVector<func::FuncOp> foresight::entriesOf(ModuleOp module) {
+  SmallVector<func::FuncOp> entries;
+  for (auto func : module.getOps<func::FuncOp>())
+    if (func->hasAttr(kEntryAttr) && !func.isExternal())
+      entries.push_back(func);
+  return entries;
+}
+
+func::FuncOp foresight::findEntry(ModuleOp module, StringRef name) {
+  for (func::FuncOp func : entriesOf(module)) {
+    auto entry = func->getAttrOfType<StringAttr>(kEntryAttr);
+    if (entry && entry.getValue() == name)
+      return func;
+  }
+  return nullptr;
+}
+
+WeightOp foresight::weightOf(Value value, SymbolTable &symbols) {
+  auto get = value.getDefiningOp<GetWeightOp>();
+  return get ? symbols.lookup<WeightOp>(get.getWeight()) : WeightOp();
+}
+
+RankedTensorType foresight::withRows(RankedTensorType type, int64_t rows) {
+  SmallVector<int64_t> shape(type.getShape());
+  shape.front() = rows;
+  return type.clone(shape);
+}

@@ -1,0 +1,30 @@
+//===- Utils.h - What several transforms need -------------------*- C++ -*-===//
+#ifndef FORESIGHT_TRANSFORMS_UTILS_H
+#define FORESIGHT_TRANSFORMS_UTILS_H
+
+#include "foresight/Dialect/Foresight.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace foresight {
+
+constexpr llvm::StringLiteral kEntryAttr = "foresight.entry";
+constexpr llvm::StringLiteral kMaxTokensAttr = "foresight.max_tokens";
+constexpr llvm::StringLiteral kBufferAttr = "foresight.buffer";
+constexpr llvm::StringLiteral kModelAttr = "foresight.model";
+
+/// The functions that carry `foresight.entry`, in order.
+llvm::SmallVector<mlir::func::FuncOp> entriesOf(mlir::ModuleOp module);
+
+/// The entry of that name, or null.
+mlir::func::FuncOp findEntry(mlir::ModuleOp module, llvm::StringRef name);
+
+/// The weight that `value` is, or null if it is not a `get_weight`.
+WeightOp weightOf(mlir::Value value, mlir::SymbolTable &symbols);
+
+/// `type` with `rows` rows.
+mlir::RankedTensorType withRows(mlir::RankedTensorType type, int64_t rows);
+
+} // namespace foresight
+
+#endif // FORESIGHT_TRANSFORMS_UTILS_H

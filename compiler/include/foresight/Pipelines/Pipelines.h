@@ -1,0 +1,51 @@
+//===- Pipelines.h - Passes in order, a function a phase --------*- C++ -*-===//
+//
+// What stands between a raised `@step` and a scheduled module. Each function
+// appends the passes of one phase and ends with what checks its contract.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FORESIGHT_PIPELINES_PIPELINES_H
+#define FORESIGHT_PIPELINES_PIPELINES_H
+
+#include <cstdint>
+#include <string>
+
+namespace mlir {
+class OpPassManager;
+}
+
+namespace foresight {
+
+struct PipelineOptions {
+  /// Element type of matrices and KV caches: auto, f32, f16 or bf16.
+  std::string dtype = "auto";
+  /// Tokens that a KV cache has room for; 0: as many as the model has.
+  int64_t maxSeq = 0;
+  /// Most prompt tokens of one call of `@prefill`.
+  int64_t maxPromptTokens = 512;
+  /// Whose rules stages and buffers follow.
+  std::string target = "cpu";
+};
+
+/// `@step` with types chosen and MLPs seen as such.
+void buildPreparePipeline(mlir::OpPassManager &pm,
+                          const PipelineOptions &options);
+
+/// `@step` to `@prefill` and `@decode`.
+void buildEntriesPipeline(mlir::OpPassManager &pm,
+                          const PipelineOptions &options);
+
+/// Entries to kernels, launches and buffers.
+void buildSchedulePipeline(mlir::OpPassManager &pm,
+                           const PipelineOptions &options);
+
+/// All of the above.
+void buildCompilePipeline(mlir::OpPassManager &pm,
+                          const PipelineOptions &options);
+
+/// Makes `--foresight-compile-pipeline` and the phases known by name.
+void registerForesightPipelines();
+
+} // namespace foresight
+
+#endif // FORESIGHT_PIPELINES_PIPELINES_H

@@ -1,0 +1,46 @@
+//===- TargetInfo.h - What transforms ask a target --------------*- C++ -*-===//
+//
+// A transform asks the target about the work in front of it and never what the
+// target is called.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FORESIGHT_TARGET_TARGETINFO_H
+#define FORESIGHT_TARGET_TARGETINFO_H
+
+#include "llvm/ADT/StringRef.h"
+
+#include <cstdint>
+#include <memory>
+
+namespace foresight {
+
+/// How many token rows a stage works on: one while decoding and in the head,
+/// many in a prompt.
+enum class RowCount { One, Many };
+
+class TargetInfo {
+public:
+  virtual ~TargetInfo();
+
+  virtual llvm::StringRef getName() const = 0;
+  /// The library that computes a product of so many rows; empty: generated
+  /// code.
+  virtual llvm::StringRef productLibrary(RowCount rows) const = 0;
+  /// Whether every worker computes a LayerNorm again that only one stage reads.
+  virtual bool recomputesNorm(RowCount rows) const = 0;
+  /// Whether products of the same input are one stage.
+  virtual bool groupsProducts(RowCount rows) const = 0;
+  /// Whether attention also writes the keys and values of its tokens.
+  virtual bool appendsInAttention(RowCount rows) const = 0;
+  /// Elements that a row of a buffer is padded to a multiple of.
+  virtual int64_t rowPadElements() const = 0;
+  /// Bytes that a buffer's address is a multiple of.
+  virtual int64_t alignment() const = 0;
+};
+
+/// The rules of a target by name ("cpu"), or null.
+std::unique_ptr<TargetInfo> createTargetInfo(llvm::StringRef name);
+
+} // namespace foresight
+
+#endif // FORESIGHT_TARGET_TARGETINFO_H

@@ -1,0 +1,25 @@
+//===- Passes.h - foresight to foresight ------------------------*- C++ -*-===//
+//
+// The passes between a raised `@step` and scheduled kernels. Passes.td is their
+// reference; compiler/Pipelines puts them in order.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FORESIGHT_TRANSFORMS_PASSES_H
+#define FORESIGHT_TRANSFORMS_PASSES_H
+
+#include "foresight/Dialect/Foresight.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace foresight {
+
+#define GEN_PASS_DECL
+#include "foresight/Transforms/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "foresight/Transforms/Passes.h.inc"
+
+} // namespace foresight
+
+#endif // FORESIGHT_TRANSFORMS_PASSES_H

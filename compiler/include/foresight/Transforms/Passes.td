@@ -1,0 +1,176 @@
+//===- Passes.td - foresight to foresight -----------------------*- tablegen -*-===//
+#ifndef FORESIGHT_TRANSFORMS_PASSES_TD
+#define FORESIGHT_TRANSFORMS_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def SetTypesPass : Pass<"foresight-set-types", "mlir::ModuleOp"> {
+  let summary = "Choose the types that weights and KV caches are kept in";
+  let description = [{
+    Matrices get the element type `dtype`; `auto` is bf16 for a model whose matrices are bf16 and f16 for every other. Vectors
+    (biases, LayerNorm) are f32. KV caches get the same element type and room for `max-seq` tokens, which may not be more than the
+    `max_seq` of the module's `foresight.model`; both facts there follow.
+
+    **Results change** by the rounding of weights, keys and values to the type chosen; everything else is computed in f32.
+    ```mlir
+    foresight.weight @fc1 : tensor<64x16xf32> = #foresight.external<"m.safetensors", offset = 0, bytes = 4096, f32>
+    // becomes, with dtype=f16
+    foresight.weight @fc1 : tensor<64x16xf16> = #foresight.external<"m.safetensors", offset = 0, bytes = 4096, f32>
+    ```
+  }];
+  let options = [
+    Option<"dtype", "dtype", "std::string", /*default=*/"\"auto\"", "auto, f32, f16 or bf16">,
+    Option<"maxSeq", "max-seq", "int64_t", /*default=*/"0", "tokens that a KV cache has room for; 0 leaves it as it is">,
+  ];
+  let dependentDialects = ["::foresight::ForesightDialect", "mlir::func::FuncDialect"];
+}
+
+def FormMlpPass : Pass<"foresight-form-mlp", "mlir::ModuleOp"> {
+  let summary = "Make a linear, its activation and the next linear one mlp";
+  let description = [{
+    An MLP is what may be computed for some neurons only, so it must be seen as one op. fc2's weight becomes neuron-major, by a
+    derived weight that is the transpose of the one in the file. The intermediate values must have no other use. Results do not
+    change, except that fc2 sums in ascending order.
+    ```mlir
+    %w1 = foresight.get_weight @fc1 : tensor<64x16xf16>
+    %w2 = foresight.get_weight @fc2 : tensor<16x64xf16>
+    %h = foresight.linear %x, %w1 {activation = #foresight.activation<relu>} : tensor<?x16xf32>, tensor<64x16xf16> -> tensor<?x64xf32>
+    %y = foresight.linear %h, %w2 : tensor<?x64xf32>, tensor<16x64xf16> -> tensor<?x16xf32>
+    // becomes, with: foresight.weight @fc2.neuron_major : tensor<64x16xf16> = #foresight.derived<transpose, [@fc2]>
+    %w2 = foresight.get_weight @fc2.neuron_major : tensor<64x16xf16>
+    %y = foresight.mlp %x, %w1 <relu> %w2 : tensor<?x16xf32>, tensor<64x16xf16>, tensor<64x16xf16> -> tensor<?x16xf32>
+    ```
+  }];
+  let dependentDialects = ["::foresight::ForesightDialect"];
+}
+
+def HoistLastRowPass : Pass<"foresight-hoist-last-row", "mlir::ModuleOp"> {
+  let summary = "Take the last row before the head, not after it";
+  let description = [{
+    `last_row` moves in front of the linear layers and LayerNorms that have no other use, so that the head of a prompt is computed
+    for one row. It stops at the residual stream: the last block stays one of many equal blocks. Results do not change.
+    ```mlir
+    %n = foresight.layer_norm %x epsilon = 1.0e-05 : tensor<?x16xf32> -> tensor<?x16xf32>
+    %r = foresight.last_row %n : tensor<?x16xf32> -> tensor<1x16xf32>
+    // becomes
+    %r = foresight.last_row %x : tensor<?x16xf32> -> tensor<1x16xf32>
+    %n = foresight.layer_norm %r epsilon = 1.0e-05 : tensor<1x16xf32> -> tensor<1x16xf32>
+    ```
+  }];
+  let dependentDialects = ["::foresight::ForesightDialect"];
+}
+
+def SpecializeEntriesPass : Pass<"foresight-specialize-entries", "mlir::ModuleOp"> {
+  let summary = "Make @prefill and @decode of @step";
+  let description = [{
+    `@step` is replaced by `@prefill`, which keeps `T = ?`, and `@decode` with `T = 1`, where `last_row` folds away. With
+    `dense-decode` there is a second copy of the latter, `@decode_dense`, that no sparsity touches: what a sparse bundle is compared
+    with. Each carries `foresight.entry` and `foresight.max_tokens`. Results do not change.
+    ```mlir
+    func.func @step(%ids: tensor<?xi32>, ...) -> (tensor<1x100xf32>, ...)
+    // becomes
+    func.func @prefill(%ids: tensor<?xi32>, ...) -> (tensor<1x100xf32>, ...) attributes {foresight.entry = "prefill", foresight.max_tokens = 512 : i64}
+    func.func @decode(%ids: tensor<1xi32>, ...) -> (tensor<1x100xf32>, ...) attributes {foresight.entry = "decode", foresight.max_tokens = 1 : i64}
+    ```
+  }];
+  let options = [
+    Option<"denseDecode", "dense-decode", "bool", /*default=*/"false", "also make @decode_dense">,
+    Option<"maxTokens", "max-tokens", "int64_t", /*default=*/"512", "most tokens of one call of @prefill; a KV cache may hold fewer">,
+  ];
+  let dependentDialects = ["::foresight::ForesightDialect", "mlir::func::FuncDialect"];
+}
+
+def ExpandMlpPass : Pass<"foresight-expand-mlp", "mlir::ModuleOp"> {
+  let summary = "Split MLPs into their two products";
+  let description = [{
+    `mlp` becomes `linear` with the activation and `column_linear`; `sparse_mlp` becomes `gather_linear` (`linear` where it has no
+    set) and a `column_linear` that skips zeros. The second product needs no set of its own: a neuron outside the set is 0. An
+    `activate` whose argument is a `linear` with no other use becomes the activation of that `linear`. Results do not change.
+    ```mlir
+    %y = foresight.sparse_mlp %x, %w1 <relu> %w2 rows(%set : !foresight.index_set<64 of 64>) {skip_zeros} : ...
+    // becomes
+    %h = foresight.gather_linear %x, %w1 rows(%set) {activation = #foresight.activation<relu>} : ...
+    %y = foresight.column_linear %h, %w2 {skip_zeros} : ...
+    ```
+  }];
+  let dependentDialects = ["::foresight::ForesightDialect"];
+}
+
+def FormStagesPass : Pass<"foresight-form-stages", "mlir::ModuleOp"> {
+  let summary = "Group the ops of each entry into stages by the target's rules";
+  let description = [{
+    A stage becomes one kernel. It has one body, a product or attention, with what the target lets it compute before (LayerNorm,
+    prediction, selection) and after (activation, residual). Products of the same row share a stage. A LayerNorm with uses in more
+    than one stage gets a stage of its own. `target` names the rules; docs/design/overview.md has the table for a CPU. Stages are
+    named by what they do in the model (`layers.3.fc1`). Results do not change.
+    ```mlir
+    %h = foresight.linear %x, %w1 {activation = #foresight.activation<relu>} : tensor<1x16xf32>, tensor<64x16xf16> -> tensor<1x64xf32>
+    // becomes
+    %h, %done = foresight.stage "layers.0.fc1" (%a = %x : tensor<1x16xf32>, %b = %w1 : tensor<64x16xf16>) -> (tensor<1x64xf32>)
+        attributes {role = "fc1", layer = 0 : i64} {
+      %0 = foresight.linear %a, %b {activation = #foresight.activation<relu>} : ...
+      foresight.yield %0 : tensor<1x64xf32>
+    }
+    ```
+  }];
+  let options = [Option<"target", "target", "std::string", /*default=*/"\"cpu\"", "whose rules to follow">];
+  let dependentDialects = ["::foresight::ForesightDialect"];
+}
+
+def SchedulePass : Pass<"foresight-schedule", "mlir::ModuleOp"> {
+  let summary = "Order stages and write down what each waits for";
+  let description = [{
+    Puts the stages of an entry in an order that may be executed as it is and gives each the `after` tokens of the stages that it
+    needs: those whose results it reads, and for one that appends to a KV cache those that read the cache as it was. Tokens that
+    follow from others are left out. Results do not change.
+    ```mlir
+    %h, %t0 = foresight.stage "layers.0.fc1" (%a = %x : ...) ...
+    %y, %t1 = foresight.stage "layers.0.fc2" (%a = %h : ..., %b = %x : ...) ...
+    // becomes
+    %h, %t0 = foresight.stage "layers.0.fc1" (%a = %x : ...) ...
+    %y, %t1 = foresight.stage "layers.0.fc2" after(%t0) (%a = %h : ..., %b = %x : ...) ...
+    ```
+  }];
+  let dependentDialects = ["::foresight::ForesightDialect"];
+}
+
+def OutlineKernelsPass : Pass<"foresight-outline-kernels", "mlir::ModuleOp"> {
+  let summary = "Let stages with equal regions share a kernel";
+  let description = [{
+    Each distinct region, up to locations, becomes a `kernel` named by its role; a stage becomes a `launch` of it. Weights are
+    arguments, so the layers of a model share their kernels wherever their shapes are equal. Results do not change.
+    ```mlir
+    foresight.kernel @decode.fc1(%a: tensor<1x16xf32>, %b: tensor<64x16xf16>) { ... }
+    %h, %t0 = foresight.launch "layers.0.fc1" @decode.fc1 (%x, %w1 : ...) outs [] -> (tensor<1x64xf32>) {layer = 0 : i64, role = "fc1"}
+    ```
+  }];
+  let dependentDialects = ["::foresight::ForesightDialect"];
+}
+
+def PlanBuffersPass : Pass<"foresight-plan-buffers", "mlir::ModuleOp"> {
+  let summary = "Give every value of every entry its memory";
+  let description = [{
+    Each value gets a `buffer`, named after the stage that makes it; values of the same name in several entries share it. A KV cache
+    is one buffer whatever its version. A residual sum overwrites the stream that it adds to when nothing else needs it. Two work
+    buffers overlap when in every entry each use of one is ordered, by tokens, before the first write of the other: sharing memory
+    never adds a dependence. Rows are padded to a multiple of 32 elements. Nothing is allocated while decoding.
+    Results do not change.
+    ```mlir
+    foresight.buffer @layers.0.fc1.out "work" : tensor<?x64xf32> rows = 512 row_bytes = 256 offset = 0
+    %h, %t0 = foresight.launch "layers.0.fc1" @decode.fc1 (%x, %w1 : ...) outs [@layers.0.fc1.out] -> (tensor<1x64xf32>) ...
+    ```
+  }];
+  let options = [Option<"target", "target", "std::string", /*default=*/"\"cpu\"", "whose alignment and padding to follow">];
+  let dependentDialects = ["::foresight::ForesightDialect"];
+}
+
+def VerifySchedulePass : Pass<"foresight-verify-schedule", "mlir::ModuleOp"> {
+  let summary = "Check the contract of the scheduled phase";
+  let description = [{
+    An entry holds `get_weight`, `launch` and `return` only; every argument, result and launch has its buffers, of the right size;
+    tokens order every pair of launches of which one writes memory that the other touches; and each launch reads what its operand's
+    producer wrote, nothing later. It knows nothing of how buffers were planned. Changes nothing.
+  }];
+}
+
+#endif
