@@ -173,7 +173,6 @@ Result<std::optional<WeightSource>> Checkpoint::take(MLIRContext &context,
   taken.insert(stored);
   WeightSource source;
   source.name = stored;
-  source.stored = tensor->type;
   source.source = ExternalAttr::get(
       &context, tensor->file->path(), static_cast<int64_t>(tensor->offset),
       static_cast<int64_t>(tensor->bytes), elementType(context, tensor->type),

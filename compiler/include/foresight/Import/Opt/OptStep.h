@@ -58,7 +58,6 @@ struct ImportOptions {
 struct WeightSource {
   /// `#foresight.external` or `#foresight.synthetic`.
   mlir::Attribute source;
-  ElementType stored = ElementType::F32;
   /// What errors and the manifest call it.
   std::string name;
 };
