@@ -2,6 +2,7 @@
 
 #include "Register.h"
 
+#include "foresight/Conversion/ForesightToCpu/ForesightToCpu.h"
 #include "foresight/Dialect/Foresight.h"
 #include "foresight/Import/Onnx/Onnx.h"
 #include "foresight/Pipelines/Pipelines.h"
@@ -30,4 +31,5 @@ void foresight::registerForesightPasses() {
   mlir::registerTransformsPasses();
   registerForesightTransformsPasses();
   registerForesightPipelines();
+  registerForesightToCpuPasses();
 }

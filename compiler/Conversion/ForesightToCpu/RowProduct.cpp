@@ -1,0 +1,210 @@
+//===- RowProduct.cpp - Products with rows of a weight matrix -------------===//
+//
+// Four weight rows at a time share the loads of x. A row has two accumulators,
+// fed in turn by vectors of its elements, and one order of adding them up; a
+// dense row, a selected row and a row computed again to fill a group of four go
+// through the same code, so that they give the same bits.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Frame.h"
+#include "LowBit.h"
+
+#include "foresight/abi/Kernel.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace foresight;
+
+namespace {
+
+using Values = CodeBuilder::Values;
+
+constexpr int64_t kGroup = 4;
+constexpr int64_t kCacheLine = 64;
+
+/// A weight matrix as the loops see it.
+struct Matrix {
+  Matrix(Frame &frame, Value weight)
+      : memory(frame.memoryOf(weight)),
+        element(cast<RankedTensorType>(weight.getType()).getElementType()),
+        rows(cast<RankedTensorType>(weight.getType()).getDimSize(0)),
+        columns(padRow(columnsOf(weight))), rowBytes(weightRowBytes(weight)) {}
+
+  Value row(CodeBuilder &c, Value i) {
+    return c.at(memory, c.mul(i, rowBytes));
+  }
+
+  Value memory;
+  Type element;
+  int64_t rows, columns, rowBytes;
+};
+
+/// The products of x with four rows. `ahead` says how many bytes behind the
+/// element in use to prefetch; 0 is none.
+Value emitDot4(CodeBuilder &c, const Matrix &m, ArrayRef<Value> rows, Value x,
+               int64_t ahead) {
+  constexpr int64_t kWays = 2;
+  int64_t bytes = elementBytes(m.element);
+  Values sums(kGroup * kWays, c.constant(c.vec(c.lanes), 0));
+  sums = c.loop(
+      c.i64(0), c.i64(m.columns), FORESIGHT_ROW_PAD, sums,
+      [&](Value k, ValueRange carried) {
+        Values next(carried.begin(), carried.end());
+        Value offset = c.mul(k, bytes);
+        if (ahead)
+          for (Value row : rows)
+            for (int64_t b = 0; b < FORESIGHT_ROW_PAD * bytes; b += kCacheLine)
+              c.prefetch(c.at(c.at(row, offset), ahead + b));
+        for (int64_t j = 0; j < FORESIGHT_ROW_PAD; j += c.lanes) {
+          Value xs = c.load(c.vec(c.lanes), c.at(c.at(x, c.mul(k, 4)), 4 * j));
+          for (int64_t r = 0; r < kGroup; ++r) {
+            Value w = c.loadWidened(m.element, c.lanes,
+                                    c.at(c.at(rows[r], offset), bytes * j));
+            Value &sum = next[r * kWays + j / c.lanes % kWays];
+            sum = c.fma(w, xs, sum);
+          }
+        }
+        return next;
+      });
+  Values rowSums;
+  for (int64_t r = 0; r < kGroup; ++r)
+    rowSums.push_back(c.fadd(sums[r * kWays], sums[r * kWays + 1]));
+  return c.sumLanes4(rowSums);
+}
+
+/// Zeroes the padding behind the columns that groups of four wrote.
+void emitTail(Frame &frame, Operation *product, Value isLast) {
+  CodeBuilder &c = frame.c;
+  int64_t columns = columnsOf(product->getResult(0));
+  int64_t written = (columns + kGroup - 1) / kGroup * kGroup;
+  if (written == padRow(columns))
+    return;
+  c.ifThen(isLast, [&] {
+    for (auto [value, row] : frame.resultsOfProduct(product))
+      c.zeroFill(c.at(row, 4 * written), 4 * (padRow(columns) - written));
+  });
+}
+
+Value lessThan(CodeBuilder &c, Value a, Value b) {
+  return arith::CmpIOp::create(c.b, c.loc, arith::CmpIPredicate::slt, a, b);
+}
+
+Value isAtLeast(CodeBuilder &c, Value a, Value b) {
+  return arith::CmpIOp::create(c.b, c.loc, arith::CmpIPredicate::sge, a, b);
+}
+
+/// The groups of one `linear` that lie in [begin, end).
+void emitDense(Frame &frame, const ProductRange &range, Value begin,
+               Value end) {
+  CodeBuilder &c = frame.c;
+  LinearOp op = range.op;
+  Matrix m(frame, op.getWeight());
+  Value x = frame.rowOf(op.getX());
+  Value first = c.max(c.sub(begin, c.i64(range.firstUnit)), c.i64(0));
+  Value last = c.min(c.sub(end, c.i64(range.firstUnit)), c.i64(range.units));
+  Value lower = c.mul(first, kRowsPerUnit);
+  Value upper = c.min(c.mul(last, kRowsPerUnit), c.i64(m.rows));
+  c.loop(lower, upper, kGroup, [&](Value i) {
+    Values rows;
+    for (int64_t r = 0; r < kGroup; ++r)
+      rows.push_back(m.row(c, c.min(c.add(i, r), c.i64(m.rows - 1))));
+    // The same place in the next group: lines arrive in the order of use.
+    Value sums = emitDot4(c, m, rows, x, kGroup * m.rowBytes);
+    emitStores(frame, op, sums, i);
+  });
+  Value hasWork = lessThan(c, first, last);
+  Value isLast = arith::AndIOp::create(c.b, c.loc, hasWork,
+                                       isAtLeast(c, last, c.i64(range.units)));
+  emitTail(frame, op, isLast);
+}
+
+/// Rows of the prologue that are results: unit 0 copies them.
+void emitYieldedRows(Frame &frame, Value begin) {
+  CodeBuilder &c = frame.c;
+  for (Operation *op : frame.plan.prologue) {
+    Value row = op->getResult(0);
+    if (!isa<RankedTensorType>(row.getType()))
+      continue;
+    SmallVector<Value> results = frame.resultsOf(row);
+    if (results.empty())
+      continue;
+    Value isFirst = arith::CmpIOp::create(c.b, c.loc, arith::CmpIPredicate::eq,
+                                          begin, c.i64(0));
+    c.ifThen(isFirst, [&] {
+      Value source = frame.rowOf(row);
+      c.loop(c.i64(0), c.i64(padRow(columnsOf(row))), c.lanes, [&](Value k) {
+        Value offset = c.mul(k, 4);
+        Value x = c.load(c.vec(c.lanes), c.at(source, offset));
+        for (Value result : results)
+          c.store(x, c.at(result, offset));
+      });
+    });
+  }
+}
+
+} // namespace
+
+void foresight::emitRowProducts(Frame &frame, Value begin, Value end) {
+  emitYieldedRows(frame, begin);
+  for (const ProductRange &range : frame.plan.products)
+    emitDense(frame, range, begin, end);
+}
+
+/// Scores a claim's neurons block by block, remembers and prefetches the rows
+/// that are kept, then multiplies them: by then their first lines have arrived.
+void foresight::emitSparseProduct(Frame &frame, Value begin, Value end) {
+  CodeBuilder &c = frame.c;
+  const SparseOps &ops = frame.plan.sparse;
+  GatherLinearOp op = ops.product;
+  Matrix m(frame, op.getWeight());
+  emitYieldedRows(frame, begin);
+
+  SmallVector<std::pair<Value, Value>> results = frame.resultsOfProduct(op);
+  Value kept = frame.scratchAt(ops.kept);
+  Value counts = frame.argument(frame.plan.countsArgument());
+  auto entry = [&](Value i) { return c.at(kept, c.mul(i, 4)); };
+  Value listed = c.loop(
+      begin, end, 1, ValueRange{c.i64(0)}, [&](Value unit, ValueRange carried) {
+        Value first = c.mul(unit, kNeuronsPerUnit);
+        Value mask = emitScores(frame, ops, first);
+        for (auto [value, row] : results)
+          c.zeroFill(c.at(row, c.mul(first, 4)), 4 * kNeuronsPerUnit);
+        c.store(math::CtPopOp::create(c.b, c.loc, mask),
+                c.at(counts, c.mul(unit, 4)));
+        Value next =
+            c.forEachBit(mask, carried[0], [&](Value bit, Value count) {
+              Value neuron = c.add(first, bit);
+              c.store(
+                  arith::TruncIOp::create(c.b, c.loc, c.b.getI32Type(), neuron),
+                  entry(count));
+              Value row = m.row(c, neuron);
+              c.loop(c.i64(0), c.i64(m.rowBytes), kCacheLine,
+                     [&](Value b) { c.prefetch(c.at(row, b)); });
+              return c.add(count, 1);
+            });
+        return Values{next};
+      })[0];
+
+  Value none = c.i64(0);
+  c.ifThen(lessThan(c, none, listed), [&] {
+    Value last = c.sub(listed, c.i64(1));
+    c.loop(none, listed, kGroup, [&](Value i) {
+      // A last group that is not full computes its last row again.
+      Values neurons, rows;
+      for (int64_t r = 0; r < kGroup; ++r) {
+        Value index = c.min(c.add(i, r), last);
+        neurons.push_back(c.toI64(c.load(c.b.getI32Type(), entry(index))));
+        rows.push_back(m.row(c, neurons[r]));
+      }
+      Value sums = emitDot4(c, m, rows, frame.rowOf(op.getX()), /*ahead=*/0);
+      for (int64_t r = 0; r < kGroup; ++r)
+        for (auto [value, row] : results)
+          c.store(
+              emitEpilogue(frame, value, op, c.extract(sums, r), neurons[r]),
+              c.at(row, c.mul(neurons[r], 4)));
+    });
+  });
+}
