@@ -221,7 +221,7 @@ Status Session::truncate(int64_t position) {
     return makeError(ErrorCode::Usage, "cannot go back to token ", position,
                      " of a sequence of ", tokens);
   for (const BufferInfo &buffer : manifest().buffers)
-    if (buffer.kind == BufferKind::State && !buffer.kv && position != 0)
+    if (buffer.kind == BufferKind::State && !buffer.kv && position != tokens)
       return makeError(ErrorCode::Unsupported,
                        "this model's state cannot go back to an earlier token");
   tokens = position;

@@ -20,9 +20,9 @@ struct CpuOptions {
   int threads = 0;
   WeightMemory weights = WeightMemory::Auto;
   /// Name of the code variant to use; empty: the best that this CPU runs.
-  std::string variant;
+  std::string variant = {};
   /// Engine of prompt products: "own", "onednn", or empty for the default.
-  std::string gemm;
+  std::string gemm = {};
 };
 
 /// Threads the process may use: the smaller of its affinity mask and its cgroup
