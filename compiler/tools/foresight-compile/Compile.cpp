@@ -1,0 +1,167 @@
+//===- Compile.cpp - From a model to what was asked for -------------------===//
+
+#include "Compile.h"
+
+#include "Register.h"
+
+#include "foresight/Conversion/ForesightToCpu/ForesightToCpu.h"
+#include "foresight/Import/Opt/ModelFacts.h"
+#include "foresight/support/AtomicFile.h"
+
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/Pass/PassManager.h"
+
+#include <filesystem>
+#include <unistd.h>
+
+using namespace foresight;
+using namespace mlir;
+namespace fs = std::filesystem;
+
+static MLIRContext::Threading threadingFor(const CompileOptions &options) {
+  // Passes print one after the other into --dump.
+  return options.dump.empty() ? MLIRContext::Threading::ENABLED
+                              : MLIRContext::Threading::DISABLED;
+}
+
+static DialectRegistry dialects() {
+  DialectRegistry registry;
+  registerForesightDialects(registry);
+  return registry;
+}
+
+Compilation::Compilation(const CompileOptions &options, std::string program)
+    : options(options), program(std::move(program)), progress(options.quiet),
+      context(dialects(), threadingFor(options)),
+      diagnostics(context, options.explain) {
+  context.loadAllAvailableDialects();
+}
+
+Status Compilation::run() {
+  if (!options.dump.empty()) {
+    std::error_code error;
+    fs::create_directories(options.dump, error);
+    if (error)
+      return makeError(ErrorCode::Resource, options.dump,
+                       ": cannot make this folder: ", error.message());
+  }
+  FORESIGHT_CHECK(import());
+  if (options.emit == Emit::Onnx)
+    return emitText();
+  FORESIGHT_CHECK(describeModel());
+  FORESIGHT_CHECK(dumpModule("foresight"));
+  if (options.emit == Emit::Foresight)
+    return emitText();
+  FORESIGHT_CHECK(schedule());
+  FORESIGHT_CHECK(dumpModule("scheduled"));
+  if (options.emit == Emit::Scheduled)
+    return emitText();
+  if (options.emit == Emit::Llvm || options.emit == Emit::Object)
+    return emitCode();
+  return emitBundle();
+}
+
+//===----------------------------------------------------------------------===//
+// Passes
+//===----------------------------------------------------------------------===//
+
+Status Compilation::runPipeline(
+    const std::string &name,
+    llvm::function_ref<void(OpPassManager &, const PipelineOptions &)> build,
+    const PipelineOptions &pipeline) {
+  PassManager passes(&context);
+  // Each pipeline ends with a check of its own contract; ops that break their
+  // own rules are found after the pass that made them.
+  passes.enableVerifier(true);
+  build(passes, pipeline);
+  if (!options.dump.empty())
+    passes.enableIRPrintingToFileTree(
+        [](Pass *, Operation *) { return false; },
+        [](Pass *, Operation *) { return true; }, /*printModuleScope=*/true,
+        /*printAfterOnlyOnChange=*/true, /*printAfterOnlyOnFailure=*/false,
+        options.dump + "/passes-" + name);
+  if (failed(passes.run(*module)))
+    return diagnostics.take(failureCode(), options.inputName() + ": phase '" +
+                                               name + "' failed");
+  return {};
+}
+
+Status Compilation::schedule() {
+  // A module from an .mlir file may be past some phases.
+  if (!module->getOps<KernelOp>().empty())
+    return {};
+  PipelineOptions pipeline;
+  pipeline.dtype = options.dtype;
+  pipeline.maxSeq = options.maxSeq;
+  if (module->lookupSymbol("step")) {
+    FORESIGHT_TRY(ModelFacts facts, getModelFacts(*module));
+    if (options.maxSeq > facts.maxSeq)
+      return makeError(ErrorCode::Usage, "--max-seq=", options.maxSeq, ": ",
+                       options.inputName(), " has positions for ", facts.maxSeq,
+                       " tokens");
+    progress.phase("sparsify", "");
+    FORESIGHT_CHECK(runPipeline("prepare", buildPreparePipeline, pipeline));
+    FORESIGHT_CHECK(runPipeline("entries", buildEntriesPipeline, pipeline));
+  }
+  progress.phase("schedule", "");
+  return runPipeline("schedule", buildSchedulePipeline, pipeline);
+}
+
+//===----------------------------------------------------------------------===//
+// Output
+//===----------------------------------------------------------------------===//
+
+static std::string printed(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream);
+  return text;
+}
+
+/// A pipe or a device is written as it is, a file as a whole or not at all.
+Status Compilation::writeOutput(std::string_view bytes) {
+  std::error_code error;
+  bool standard = options.output == "-";
+  if (!standard && !(fs::exists(options.output, error) &&
+                     !fs::is_regular_file(options.output, error) &&
+                     !fs::is_directory(options.output, error)))
+    return writeFileAtomically(options.output, bytes);
+  FILE *file = standard ? stdout : fopen(options.output.c_str(), "wb");
+  bool written =
+      file && fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  written = file && (standard ? fflush(file) : fclose(file)) == 0 && written;
+  if (!written)
+    return makeError(ErrorCode::Resource,
+                     standard ? "standard output" : options.output,
+                     ": cannot be written");
+  return {};
+}
+
+Status Compilation::emitText() { return writeOutput(printed(*module)); }
+
+Status Compilation::dumpText(const std::string &name, std::string_view text) {
+  if (options.dump.empty())
+    return {};
+  return writeFileAtomically(options.dump + "/" + name, text);
+}
+
+Status Compilation::dumpModule(const std::string &name) {
+  if (options.dump.empty())
+    return {};
+  return dumpText(name + ".mlir", printed(*module));
+}
+
+/// `--emit=llvm` and `object`: the last variant, which is the best.
+Status Compilation::emitCode() {
+  const CpuVariant &variant = options.variants.back();
+  progress.phase("code", variant.name);
+  OwningOpRef<ModuleOp> code;
+  SmallVector<char> bytes;
+  CpuOutput output =
+      options.emit == Emit::Llvm ? CpuOutput::LlvmIr : CpuOutput::Object;
+  if (failed(lowerToCpu(*module, variant, code)) ||
+      failed(emitCpuCode(*code, variant, output, bytes)))
+    return diagnostics.take(failureCode(), "no code for " + variant.name +
+                                               " could be generated");
+  return writeOutput(std::string_view(bytes.data(), bytes.size()));
+}

@@ -1,0 +1,99 @@
+//===- EmitBundle.cpp - Code, weights and manifest to one file ------------===//
+
+#include "Compile.h"
+
+#include "foresight/Conversion/ForesightToCpu/ForesightToCpu.h"
+#include "foresight/Target/Bundle/BundleWriter.h"
+#include "foresight/Target/Bundle/Manifest.h"
+#include "foresight/support/Version.h"
+
+#include "llvm/Config/llvm-config.h"
+
+#include <filesystem>
+
+using namespace foresight;
+using namespace foresight::bundle;
+using namespace mlir;
+
+/// One shared object a variant, in the order of `options.variants`.
+Result<std::vector<std::string>> Compilation::compileVariants() {
+  std::vector<std::string> objects;
+  for (const CpuVariant &variant : options.variants) {
+    progress.phase("code", variant.name);
+    OwningOpRef<ModuleOp> code;
+    SmallVector<char> object, shared;
+    if (failed(lowerToCpu(*module, variant, code)) ||
+        failed(emitCpuCode(*code, variant, CpuOutput::Object, object)) ||
+        failed(linkSharedObject(object, module->getLoc(), shared)))
+      return diagnostics.take(failureCode(), "no code for " + variant.name +
+                                                 " could be generated");
+    objects.emplace_back(shared.begin(), shared.end());
+  }
+  return objects;
+}
+
+Result<OrderedJson> Compilation::manifest(const Packing &packing) {
+  ManifestInputs inputs;
+  for (auto kernel : module->getOps<KernelOp>()) {
+    FailureOr<KernelInfo> info = analyzeCpuKernel(kernel);
+    if (failed(info))
+      return diagnostics.take(failureCode(), "a kernel cannot be lowered");
+    inputs.kernels[kernel.getSymName()] = *info;
+  }
+  inputs.weights = packing.weights();
+  inputs.variants = options.variants;
+  inputs.options = options.record();
+  inputs.producer = "foresight-compile";
+  inputs.version = versionText();
+  inputs.llvm = LLVM_VERSION_STRING;
+  inputs.commit = commitText();
+  FailureOr<OrderedJson> manifest = buildManifest(*module, inputs);
+  if (failed(manifest))
+    return diagnostics.take(failureCode(), "the schedule is not complete");
+  return std::move(*manifest);
+}
+
+Status Compilation::emitBundle() {
+  FORESIGHT_TRY(Packing packing, Packing::plan(*module));
+  FORESIGHT_TRY(OrderedJson facts, manifest(packing));
+  std::string text = dumpJson(facts, 1);
+  FORESIGHT_CHECK(dumpText("manifest.json", text));
+  FORESIGHT_TRY(std::vector<std::string> objects, compileVariants());
+
+  bool executable = options.emit == Emit::Exe;
+  std::string runtime =
+      std::filesystem::path(program).parent_path() / "foresight";
+  if (executable && !std::filesystem::exists(runtime))
+    return makeError(ErrorCode::BadInput, runtime,
+                     ": --emit=exe copies this program, which is not there; "
+                     "build the target foresight");
+  FORESIGHT_TRY(BundleWriter writer,
+                executable
+                    ? BundleWriter::createExecutable(options.output, runtime)
+                    : BundleWriter::create(options.output));
+  FORESIGHT_CHECK(writer.section(SectionKind::kManifest, "", text));
+  for (auto [variant, object] : llvm::zip(options.variants, objects))
+    FORESIGHT_CHECK(writer.section(SectionKind::kCode, variant.name, object));
+  if (!tokenizer.empty())
+    FORESIGHT_CHECK(writer.section(SectionKind::kTokenizer, "", tokenizer));
+  if (sparse)
+    FORESIGHT_CHECK(
+        writer.section(SectionKind::kProfile, "", profile.toJson()));
+
+  progress.phase("weights", bytesText(packing.bytes()));
+  PackingOptions packingOptions;
+  packingOptions.progress = [&](uint64_t done, uint64_t total) {
+    progress.percent(done, total);
+  };
+  FORESIGHT_CHECK(writer.beginBlocks(SectionKind::kWeights, packing.bytes()));
+  FORESIGHT_CHECK(packing.write(
+      [&](uint64_t offset, std::span<const std::byte> bytes) {
+        return writer.writeBlock(offset, bytes);
+      },
+      packingOptions));
+  FORESIGHT_CHECK(writer.end());
+  progress.phase("write", options.output);
+  FORESIGHT_CHECK(writer.commit());
+  progress.finish(options.output + ", " + bytesText(writer.bytes()));
+  return {};
+}

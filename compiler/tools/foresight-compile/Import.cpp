@@ -1,0 +1,159 @@
+//===- Import.cpp - What a model on disk is -------------------------------===//
+
+#include "Companions.h"
+#include "Compile.h"
+
+#include "foresight/Import/HuggingFace/ImportHuggingFace.h"
+#include "foresight/Import/Onnx/ImportOnnx.h"
+#include "foresight/Import/Onnx/Onnx.h"
+#include "foresight/Import/Shape/ImportShape.h"
+#include "foresight/Raise/Raise.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+
+#include <filesystem>
+
+using namespace foresight;
+using namespace mlir;
+namespace fs = std::filesystem;
+
+/// The ONNX file of a folder that holds no safetensors, as Optimum exports it.
+static std::string onnxIn(const std::string &folder) {
+  std::error_code error;
+  std::string onnx;
+  for (const fs::directory_entry &entry :
+       fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".safetensors" &&
+        entry.path().filename() != "expected.safetensors")
+      return "";
+    if (entry.path().filename() == "model.onnx")
+      onnx = entry.path();
+  }
+  return onnx;
+}
+
+/// "125.2 M", "1.3 G".
+static std::string countText(int64_t count) {
+  char text[32];
+  if (count < 1000000)
+    snprintf(text, sizeof text, "%.1f K", count / 1e3);
+  else if (count < 1000000000)
+    snprintf(text, sizeof text, "%.1f M", count / 1e6);
+  else
+    snprintf(text, sizeof text, "%.2f G", count / 1e9);
+  return text;
+}
+
+Status Compilation::import() {
+  std::error_code error;
+  const std::string &input = options.input;
+  ImportOptions importOptions;
+  importOptions.maxSeq = options.maxSeq;
+  if (!options.shape.empty()) {
+    progress.phase("import", options.shape + ", synthetic weights: speed only");
+    ShapeOptions shape;
+    shape.shape = options.shape;
+    shape.seed = options.seed;
+    shape.density = options.density;
+    shape.import = importOptions;
+    FORESIGHT_TRY(module, importShape(context, shape));
+  } else if (!fs::exists(input, error)) {
+    return makeError(ErrorCode::BadInput, input,
+                     ": there is no such file or folder");
+  } else if (fs::is_directory(input, error) && onnxIn(input).empty()) {
+    progress.phase("import", input);
+    FORESIGHT_TRY(module, importHuggingFace(context, input, importOptions));
+  } else if (fs::path(input).extension() == ".mlir") {
+    progress.phase("import", input);
+    FORESIGHT_CHECK(importMlir());
+  } else {
+    std::string onnx = fs::is_directory(input, error) ? onnxIn(input) : input;
+    progress.phase("import", onnx);
+    FORESIGHT_CHECK(importOnnxFile(onnx));
+  }
+  if (options.shape.empty()) {
+    FORESIGHT_TRY(tokenizer, readTokenizer(folderOf(input)));
+  }
+  return {};
+}
+
+Status Compilation::importMlir() {
+  fromModel = false;
+  ParserConfig config(&context);
+  module = parseSourceFile<ModuleOp>(options.input, config);
+  if (!module)
+    return diagnostics.take(ErrorCode::BadInput,
+                            options.input + ": cannot be parsed");
+  if (!module->getOps<onnx::GraphOp>().empty())
+    return raiseGraph();
+  return {};
+}
+
+#ifndef FORESIGHT_WITH_ONNX
+Status Compilation::importOnnxFile(const std::string &path) {
+  return makeError(ErrorCode::Unsupported, path,
+                   ": this build cannot read ONNX files");
+}
+
+Status Compilation::raiseGraph() {
+  return makeError(ErrorCode::Unsupported, options.input,
+                   ": this build cannot raise a graph");
+}
+#else
+Status Compilation::importOnnxFile(const std::string &path) {
+  FailureOr<OwningOpRef<ModuleOp>> imported = importOnnx(context, path);
+  if (failed(imported))
+    return diagnostics.take(ErrorCode::BadInput, path + ": cannot be imported");
+  module = std::move(*imported);
+  FORESIGHT_CHECK(raiseGraph());
+  if (options.emit == Emit::Onnx)
+    return {};
+  // A graph does not say which ids start and end a text; files beside it do.
+  FORESIGHT_TRY(ModelFacts facts, getModelFacts(*module));
+  FORESIGHT_TRY(TokenIds ids, readTokenIds(folderOf(path)));
+  facts.bosTokenId = ids.bos;
+  facts.eosTokenIds = ids.eos;
+  facts.padTokenId = ids.pad;
+  std::error_code error;
+  facts.name = fs::absolute(folderOf(path), error).filename();
+  if (facts.name.empty())
+    facts.name = fs::path(path).stem();
+  facts.source = fs::path(path).filename();
+  setModelFacts(*module, facts);
+  return {};
+}
+
+Status Compilation::raiseGraph() {
+  FORESIGHT_CHECK(dumpModule("onnx"));
+  if (options.emit == Emit::Onnx)
+    return {};
+  progress.phase("raise", "the graph to a decoding step");
+  RaiseOptions raiseOptions;
+  raiseOptions.maxSeq = options.maxSeq;
+  raiseOptions.explain = options.explain;
+  if (failed(raise(*module, raiseOptions)))
+    return diagnostics.take(ErrorCode::Unsupported,
+                            options.input + ": is not an OPT model");
+  return {};
+}
+
+#endif // FORESIGHT_WITH_ONNX
+
+Status Compilation::describeModel() {
+  FORESIGHT_TRY(ModelFacts facts, getModelFacts(*module));
+  int64_t least = facts.ffnDim.empty() ? 0 : llvm::min_element(facts.ffnDim)[0];
+  int64_t most = facts.ffnDim.empty() ? 0 : llvm::max_element(facts.ffnDim)[0];
+  std::string ffn = std::to_string(least);
+  if (most != least)
+    ffn += ".." + std::to_string(most);
+  progress.note(facts.name + ": " + std::to_string(facts.layers) +
+                " layers, hidden size " + std::to_string(facts.hiddenSize) +
+                ", " + std::to_string(facts.heads) + " heads, MLP " + ffn +
+                ", vocabulary " + std::to_string(facts.vocabSize) + ", " +
+                countText(facts.parameters) + " parameters");
+  if (tokenizer.empty() && options.shape.empty())
+    progress.note("no tokenizer.json beside the model: the bundle takes and "
+                  "gives token ids only");
+  return {};
+}

@@ -1,0 +1,53 @@
+//===- Options.h - The command line of foresight-compile --------*- C++ -*-===//
+#ifndef FORESIGHT_TOOLS_COMPILE_OPTIONS_H
+#define FORESIGHT_TOOLS_COMPILE_OPTIONS_H
+
+#include "foresight/Target/Cpu/CpuTarget.h"
+#include "foresight/Target/Packing/DeriveProfile.h"
+#include "foresight/support/Result.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace foresight {
+
+/// What is written: each phase can be looked at.
+enum class Emit { Onnx, Foresight, Scheduled, Llvm, Object, Bundle, Exe };
+
+struct CompileOptions {
+  std::string input;  ///< a file or folder; empty with `shape`
+  std::string output; ///< "-" is standard output
+  Emit emit = Emit::Bundle;
+
+  std::string shape;
+  uint64_t seed = 0;
+  double density = 0.075;
+
+  Sparsity sparsity = Sparsity::Exact;
+  double margin = 4;
+  std::string profile;
+  std::string dtype = "auto";
+  int64_t maxSeq = 0;
+  std::string target = "cpu";
+  std::vector<CpuVariant> variants;
+
+  std::string dump; ///< a folder for every phase
+  bool explain = false;
+  bool quiet = false;
+  bool help = false;
+  bool version = false;
+
+  /// The options by name, as the manifest keeps them.
+  std::vector<std::pair<std::string, std::string>> record() const;
+  std::string inputName() const { return shape.empty() ? input : shape; }
+};
+
+/// An error has the code Usage.
+Result<CompileOptions> parseOptions(const std::vector<std::string> &arguments);
+
+std::string usageText();
+
+} // namespace foresight
+#endif
