@@ -1,0 +1,199 @@
+//===- Bench.cpp - foresight bench ----------------------------------------===//
+#include "BenchReport.h"
+#include "Commands.h"
+#include "Model.h"
+#include "Statistics.h"
+
+#include "foresight/sampling/Random.h"
+#include "foresight/sampling/Sampler.h"
+#include "foresight/support/AtomicFile.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+namespace foresight::tools {
+namespace {
+
+struct BenchOptions {
+  int64_t promptTokens = 128, tokens = 32, repeat = 5;
+};
+
+double secondsOf(std::chrono::steady_clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+/// The tokens that every run feeds: the same for dense and sparse, so that only
+/// the work differs.
+struct Sequence {
+  std::vector<int32_t> prompt, continuation;
+};
+
+/// The prompt is the start of the text or, without one, random ids; the
+/// continuation is what the dense model makes of it, greedily.
+Result<Sequence> makeSequence(Model &model, const Args &args,
+                              const BenchOptions &options) {
+  Session &session = *model.session;
+  Sequence out;
+  if (args.has("text")) {
+    FORESIGHT_TRY(const std::string text, readTextFile(args.text("text")));
+    FORESIGHT_TRY(const text::Tokenizer tokenizer, model.tokenizer());
+    FORESIGHT_TRY(out.prompt, encodeText(tokenizer, text, TextSplit::None,
+                                         args.text("text")));
+    if (static_cast<int64_t>(out.prompt.size()) < options.promptTokens)
+      return makeError(ErrorCode::Usage, args.text("text"), ": has ",
+                       out.prompt.size(), " tokens, --prompt-tokens is ",
+                       options.promptTokens);
+    out.prompt.resize(options.promptTokens);
+  } else {
+    const auto vocab = static_cast<uint64_t>(model.manifest().model.vocabSize);
+    for (int64_t i = 0; i < options.promptTokens; ++i)
+      out.prompt.push_back(
+          static_cast<int32_t>(sampling::randomBits(1, i) % vocab));
+  }
+  FORESIGHT_CHECK(session.useDense(true));
+  FORESIGHT_CHECK(session.reset());
+  FORESIGHT_TRY(auto logits, session.prompt(out.prompt));
+  sampling::Sampler greedy({});
+  for (int64_t i = 0; i < options.tokens; ++i) {
+    FORESIGHT_TRY(const int32_t id, greedy.sample(logits, i));
+    out.continuation.push_back(id);
+    FORESIGHT_TRY(logits, session.decode(id));
+  }
+  return out;
+}
+
+Status timePrompt(Session &session, const Sequence &sequence,
+                  std::vector<double> &seconds) {
+  FORESIGHT_CHECK(session.reset());
+  const auto start = std::chrono::steady_clock::now();
+  FORESIGHT_CHECK(session.prompt(sequence.prompt));
+  seconds.push_back(secondsOf(std::chrono::steady_clock::now() - start));
+  return {};
+}
+
+/// Decodes the continuation behind the prompt; one time a token.
+Status timeDecode(Session &session, const Sequence &sequence, bool dense,
+                  std::vector<double> *seconds) {
+  FORESIGHT_CHECK(
+      session.truncate(static_cast<int64_t>(sequence.prompt.size())));
+  FORESIGHT_CHECK(session.useDense(dense));
+  for (const int32_t id : sequence.continuation) {
+    const auto start = std::chrono::steady_clock::now();
+    FORESIGHT_CHECK(session.decode(id));
+    if (seconds)
+      seconds->push_back(secondsOf(std::chrono::steady_clock::now() - start));
+  }
+  return {};
+}
+
+/// What stages take and read, with a clock reading at each: separate from the
+/// times above, which have none.
+Status traceDecode(Session &session, const Sequence &sequence, bool dense,
+                   DecodeBench &out) {
+  session.startTrace();
+  const Status status = timeDecode(session, sequence, dense, nullptr);
+  session.stopTrace();
+  FORESIGHT_CHECK(status);
+  if (const SessionTrace *trace = decodeTrace(session))
+    out.trace = *trace;
+  return {};
+}
+
+/// Events of a prompt and of a few decoded tokens for chrome://tracing.
+Status writeChromeTrace(Session &session, const Sequence &sequence,
+                        bool alsoSparse, const std::string &path) {
+  ChromeTrace events;
+  FORESIGHT_CHECK(session.reset());
+  session.startTrace();
+  FORESIGHT_CHECK(session.prompt(sequence.prompt));
+  session.stopTrace();
+  for (const SessionTrace &trace : session.traces())
+    events.add(session.manifest(), trace, "prompt");
+  for (const bool dense : {true, false}) {
+    if (!dense && !alsoSparse)
+      continue;
+    FORESIGHT_CHECK(
+        session.truncate(static_cast<int64_t>(sequence.prompt.size())));
+    FORESIGHT_CHECK(session.useDense(dense));
+    for (const int32_t id : sequence.continuation) {
+      session.startTrace();
+      const auto decoded = session.decode(id);
+      session.stopTrace();
+      if (!decoded.ok())
+        return decoded.error();
+      for (const SessionTrace &trace : session.traces())
+        events.add(session.manifest(), trace,
+                   dense ? "decode dense" : "decode sparse");
+    }
+  }
+  return writeFileAtomically(path, events.json());
+}
+
+Status bench(const Args &args) {
+  BenchOptions options;
+  FORESIGHT_TRY(options.promptTokens, args.integer("prompt-tokens", 128, 1));
+  FORESIGHT_TRY(options.tokens, args.integer("tokens", 32, 1));
+  FORESIGHT_TRY(options.repeat, args.integer("repeat", 5, 1));
+  FORESIGHT_TRY(Model model, loadModel(args));
+  Session &session = *model.session;
+  if (options.promptTokens + options.tokens > session.capacity())
+    return makeError(ErrorCode::Usage, "--prompt-tokens and --tokens are ",
+                     options.promptTokens + options.tokens,
+                     " together: the bundle holds ", session.capacity());
+
+  BenchReport report(*model.bundle, *model.program);
+  report.promptTokens = options.promptTokens;
+  report.tokens = options.tokens;
+  report.repeat = options.repeat;
+  FORESIGHT_TRY(const int64_t threads, args.integer("threads", 0, 1, 4096));
+  FORESIGHT_TRY(report.bandwidth,
+                measureReadBandwidth(static_cast<int>(threads)));
+  FORESIGHT_TRY(const Sequence sequence, makeSequence(model, args, options));
+
+  // Dense and sparse take turns, so that a machine that slows down slows both.
+  const bool sparse = model.isSparse();
+  report.decodes.resize(sparse ? 2 : 1);
+  report.decodes[0].dense = true;
+  for (int64_t i = 0; i < options.repeat; ++i) {
+    FORESIGHT_CHECK(timePrompt(session, sequence, report.promptSeconds));
+    for (DecodeBench &decode : report.decodes)
+      FORESIGHT_CHECK(
+          timeDecode(session, sequence, decode.dense, &decode.seconds));
+  }
+  for (DecodeBench &decode : report.decodes)
+    FORESIGHT_CHECK(traceDecode(session, sequence, decode.dense, decode));
+  if (args.has("trace"))
+    FORESIGHT_CHECK(
+        writeChromeTrace(session, sequence, sparse, args.text("trace")));
+
+  std::printf("%s\n", args.has("json") ? dumpJson(report.json(), 2).c_str()
+                                       : report.text().c_str());
+  return flushOutput();
+}
+
+} // namespace
+
+Command benchCommand() {
+  return {{"bench", "measure speed", "[BUNDLE] [OPTIONS]",
+           "Times the prompt and decoding apart, and beside every sparse time "
+           "the dense time of the\nsame bundle for the same tokens: the "
+           "continuation that the dense model makes of the\nprompt. GB/s are "
+           "weight bytes over time; the share is of the read bandwidth that "
+           "this\nrun measures with as many threads.",
+           withDeviceOptions({
+               {"prompt-tokens", "N", "length of the prompt (default: 128)"},
+               {"tokens", "N", "tokens to decode (default: 32)"},
+               {"repeat", "N", "how often (default: 5)"},
+               {"text", "FILE",
+                "take the prompt from a text; without it ids are\nrandom, and "
+                "density is not that of text"},
+               {"trace", "FILE",
+                "also write what every stage took, for chrome://tracing\nor "
+                "Perfetto"},
+               {"json", nullptr, "print JSON"},
+           })},
+          bench};
+}
+
+} // namespace foresight::tools

@@ -1,0 +1,66 @@
+//===- BenchReport.h - What bench measured ----------------------*- C++ -*-===//
+#ifndef FORESIGHT_TOOLS_BENCHREPORT_H
+#define FORESIGHT_TOOLS_BENCHREPORT_H
+
+#include "MlpUse.h"
+
+#include "foresight/runtime/CpuDevice.h"
+
+namespace foresight::tools {
+
+struct DecodeBench {
+  bool dense = false;
+  std::vector<double> seconds; ///< of every token of every repetition
+  SessionTrace trace;          ///< of one repetition
+  double bytesPerToken() const {
+    return trace.tokens ? static_cast<double>(trace.weightBytes()) /
+                              static_cast<double>(trace.tokens)
+                        : 0;
+  }
+};
+
+class BenchReport {
+public:
+  BenchReport(const Bundle &bundle, const Program &program)
+      : bundle(bundle), manifest(bundle.manifest()), program(program) {}
+
+  int64_t promptTokens = 0, tokens = 0, repeat = 0;
+  ReadBandwidth bandwidth;
+  std::vector<double> promptSeconds;
+  std::vector<DecodeBench> decodes; ///< dense, then sparse if there is one
+
+  std::string text() const;
+  OrderedJson json() const;
+
+private:
+  /// What stages of one role took and read, a token.
+  struct RoleTotal {
+    std::string role;
+    double seconds = 0, bytes = 0;
+  };
+  std::vector<RoleTotal> roles(const DecodeBench &decode) const;
+  OrderedJson decodeJson(const DecodeBench &decode) const;
+
+  const Bundle &bundle;
+  const Manifest &manifest;
+  const Program &program;
+};
+
+/// Stages as events that follow each other, one track an entry.
+class ChromeTrace {
+public:
+  void add(const Manifest &manifest, const SessionTrace &trace,
+           const std::string &track);
+  std::string json() const;
+
+private:
+  struct Track {
+    std::string name;
+    int64_t nanoseconds = 0;
+  };
+  std::vector<Track> tracks;
+  OrderedJson events = OrderedJson::array();
+};
+
+} // namespace foresight::tools
+#endif

@@ -1,0 +1,156 @@
+//===- Model.cpp - A bundle ready to run ----------------------------------===//
+#include "Model.h"
+
+#include "foresight/support/MappedFile.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace foresight::tools {
+
+const std::vector<OptionSpec> kDeviceOptions = {
+    {"threads", "N", "threads to use (default: as many as the process may)"},
+    {"weights", "auto|copy|map",
+     "copy weights into huge pages, or use the file's own\n"
+     "pages (default: copy where memory allows)"},
+    {"variant", "NAME",
+     "code variant, e.g. x86-64-v3 (default: the best for\n"
+     "this CPU; see foresight inspect)"},
+    {"gemm", "own|onednn", "engine of the prompt's matrix products"},
+};
+
+std::vector<OptionSpec> withDeviceOptions(std::vector<OptionSpec> options) {
+  options.insert(options.end(), kDeviceOptions.begin(), kDeviceOptions.end());
+  return options;
+}
+
+Result<text::Tokenizer> Model::tokenizer() const {
+  if (bundle->tokenizer().empty())
+    return makeError(ErrorCode::BadBundle, bundle->path(),
+                     ": the bundle carries no tokenizer\n"
+                     "use --ids with --output=ids, or compile it from a folder "
+                     "that holds tokenizer.json");
+  return text::Tokenizer::fromJson(bundle->tokenizer(),
+                                   bundle->path() + ": tokenizer",
+                                   ErrorCode::BadBundle);
+}
+
+static constexpr const char *kSelf = "/proc/self/exe";
+
+Result<std::string> bundlePath(const Args &args) {
+  if (Bundle::hasTrailer(kSelf)) {
+    if (!args.positional.empty())
+      return makeError(ErrorCode::Usage, "unexpected argument '",
+                       args.positional[0],
+                       "': this program carries its model itself");
+    return std::string(kSelf);
+  }
+  if (args.positional.empty())
+    return makeError(ErrorCode::Usage, "which bundle? Name a .fsb file that "
+                                       "foresight-compile wrote");
+  if (args.positional.size() > 1)
+    return makeError(ErrorCode::Usage, "unexpected argument '",
+                     args.positional[1], "' after the bundle");
+  return args.positional[0];
+}
+
+Result<std::unique_ptr<Bundle>> openBundle(const Args &args) {
+  FORESIGHT_TRY(const std::string path, bundlePath(args));
+  FORESIGHT_TRY(Bundle bundle, Bundle::open(path));
+  if (bundle.manifest().model.synthetic)
+    std::fprintf(stderr, "%s\n", kSyntheticNote);
+  return std::make_unique<Bundle>(std::move(bundle));
+}
+
+Result<Model> loadModel(const Args &args) {
+  // Options first: a wrong one should not wait for gigabytes to be read.
+  CpuOptions options;
+  FORESIGHT_TRY(const int64_t threads, args.integer("threads", 0, 1, 4096));
+  options.threads = static_cast<int>(threads);
+  FORESIGHT_TRY(const std::string memory,
+                args.choice("weights", {"auto", "copy", "map"}));
+  options.weights = memory == "copy"  ? WeightMemory::Copy
+                    : memory == "map" ? WeightMemory::Map
+                                      : WeightMemory::Auto;
+  options.variant = args.text("variant");
+  options.gemm = args.text("gemm");
+
+  Model model;
+  FORESIGHT_TRY(model.bundle, openBundle(args));
+  FORESIGHT_TRY(model.device, createCpuDevice(options));
+  FORESIGHT_TRY(model.program, model.device->load(*model.bundle));
+  FORESIGHT_TRY(Session session, Session::create(*model.program));
+  model.session = std::make_unique<Session>(std::move(session));
+  return model;
+}
+
+Result<std::string> readTextFile(const std::string &path) {
+  if (path != "-") {
+    FORESIGHT_TRY(MappedFile file, MappedFile::open(path));
+    return std::string(reinterpret_cast<const char *>(file.data()),
+                       file.size());
+  }
+  std::string text;
+  char buffer[1 << 16];
+  while (const size_t count = std::fread(buffer, 1, sizeof buffer, stdin))
+    text.append(buffer, count);
+  if (std::ferror(stdin))
+    return makeError(ErrorCode::BadInput,
+                     "standard input: ", std::strerror(errno));
+  return text;
+}
+
+Result<std::vector<int32_t>> encodeText(const text::Tokenizer &tokenizer,
+                                        const std::string &text,
+                                        TextSplit split,
+                                        const std::string &source) {
+  const auto named = [&](Error error) {
+    error.message = source + ": " + error.message;
+    return error;
+  };
+  std::vector<int32_t> ids;
+  if (split == TextSplit::None) {
+    auto encoded = tokenizer.encode(text);
+    if (!encoded.ok())
+      return named(encoded.error());
+    ids = std::move(*encoded);
+  } else {
+    std::string_view rest = text;
+    while (!rest.empty()) {
+      const size_t end = std::min(rest.find("\n\n"), rest.size());
+      const std::string_view paragraph = rest.substr(0, end);
+      const size_t offset = paragraph.data() - text.data();
+      rest.remove_prefix(std::min(end + 2, rest.size()));
+      if (paragraph.find_first_not_of(" \t\r\n") == std::string_view::npos)
+        continue;
+      auto encoded = tokenizer.encode(paragraph);
+      if (!encoded.ok()) {
+        Error error = encoded.error();
+        error.message +=
+            "\nin the paragraph that starts at byte " + std::to_string(offset);
+        return named(error);
+      }
+      ids.insert(ids.end(), encoded->begin(), encoded->end());
+    }
+  }
+  if (ids.size() < 2)
+    return makeError(ErrorCode::Usage, source,
+                     ": the text has fewer than two tokens");
+  return ids;
+}
+
+int64_t denseMlpBytes(const Manifest &manifest,
+                      const SelectionInfo &selection) {
+  const WeightInfo &fc1 = manifest.weights[selection.fc1];
+  return 2 * selection.neurons * selection.hidden * elementBytes(fc1.element);
+}
+
+Status flushOutput() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout))
+    return makeError(ErrorCode::Resource,
+                     "standard output: ", std::strerror(errno));
+  return {};
+}
+
+} // namespace foresight::tools

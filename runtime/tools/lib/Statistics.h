@@ -1,0 +1,37 @@
+//===- Statistics.h - Numbers for people ------------------------*- C++ -*-===//
+#ifndef FORESIGHT_TOOLS_STATISTICS_H
+#define FORESIGHT_TOOLS_STATISTICS_H
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace foresight::tools {
+
+/// The value that a share `q` of the values lies below, interpolated; 0 of
+/// none.
+double quantileOf(std::span<const double> values, double q);
+inline double medianOf(std::span<const double> values) {
+  return quantileOf(values, 0.5);
+}
+
+/// "3.14" with `digits` digits behind the point.
+std::string fixed(double value, int digits);
+/// "12.5 %" of a share.
+std::string percent(double share, int digits = 1);
+/// "12.3 MB", "1.23 GB": powers of ten.
+std::string bytesText(double bytes);
+
+/// Columns aligned: the first to the left, the others to the right.
+class Table {
+public:
+  explicit Table(std::vector<std::string> header) { rows.push_back(header); }
+  void add(std::vector<std::string> row) { rows.push_back(std::move(row)); }
+  std::string text() const;
+
+private:
+  std::vector<std::vector<std::string>> rows;
+};
+
+} // namespace foresight::tools
+#endif

@@ -1,0 +1,67 @@
+//===- Tool.cpp - Choosing a command --------------------------------------===//
+#include "Commands.h"
+
+#include "foresight/abi/BundleFormat.h"
+#include "foresight/support/Version.h"
+
+#include <cstdio>
+
+namespace foresight::tools {
+
+static std::string overview(const std::vector<Command> &commands) {
+  std::string out = "Runs and measures bundles that foresight-compile made.\n\n"
+                    "usage: foresight COMMAND [BUNDLE] [OPTIONS]\n\n"
+                    "commands:\n";
+  for (const Command &command : commands) {
+    std::string name = command.spec.name;
+    name.resize(12, ' ');
+    out += "  " + name + command.spec.summary + "\n";
+  }
+  out += "\nforesight COMMAND --help tells the options of a command.\n"
+         "A program made with foresight-compile --emit=exe takes the same "
+         "commands without BUNDLE.\n";
+  return out;
+}
+
+static int fail(const Error &error) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "foresight: error: %s\n", error.message.c_str());
+  return exitCode(error.code);
+}
+
+int runTool(std::span<const std::string> arguments) {
+  const std::vector<Command> commands = {runCommand(), evalCommand(),
+                                         benchCommand(), inspectCommand(),
+                                         calibrateCommand()};
+  if (arguments.empty()) {
+    std::fputs(overview(commands).c_str(), stderr);
+    return exitCode(ErrorCode::Usage);
+  }
+  const std::string &name = arguments[0];
+  if (name == "--help" || name == "-h" || name == "help") {
+    std::fputs(overview(commands).c_str(), stdout);
+    return 0;
+  }
+  if (name == "--version") {
+    std::printf("foresight %s, bundle format %u\n", versionText(),
+                bundle::kFormatVersion);
+    return 0;
+  }
+  for (const Command &command : commands) {
+    if (name != command.spec.name)
+      continue;
+    const Result<Args> args = parseArgs(command.spec, arguments.subspan(1));
+    if (!args.ok())
+      return fail(args.error());
+    if (args->has("help")) {
+      std::fputs(helpText(command.spec).c_str(), stdout);
+      return 0;
+    }
+    const Status status = command.run(*args);
+    return status.ok() ? 0 : fail(status.error());
+  }
+  return fail(makeError(ErrorCode::Usage, "unknown command '", name,
+                        "'; see foresight --help"));
+}
+
+} // namespace foresight::tools
