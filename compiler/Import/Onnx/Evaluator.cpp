@@ -1,0 +1,259 @@
+//===- Evaluator.cpp - What onnx nodes compute ----------------------------===//
+
+#include "EvaluateNode.h"
+
+#include "foresight/Dialect/Foresight.h"
+
+#include "llvm/ADT/APFloat.h"
+#include "llvm/Support/Endian.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace llvm;
+using namespace mlir;
+using namespace foresight::onnx;
+
+static const OperatorTable &operators() {
+  static const OperatorTable table = [] {
+    OperatorTable t;
+    addElementwiseOperators(t);
+    addReductionOperators(t);
+    addShapeOperators(t);
+    addIndexOperators(t);
+    return t;
+  }();
+  return table;
+}
+
+Expected<int64_t> foresight::onnx::normalizedAxis(int64_t axis, int64_t rank) {
+  int64_t at = axis < 0 ? axis + rank : axis;
+  if (at < 0 || at >= rank)
+    return evaluationError("axis " + Twine(axis) + " of " + Twine(rank) +
+                           " dimensions");
+  return at;
+}
+
+Error foresight::onnx::checkSize(ArrayRef<int64_t> shape) {
+  double count = 1;
+  for (int64_t size : shape)
+    count *= static_cast<double>(size);
+  if (count > 1 << 28)
+    return evaluationError("a result of shape " + toString(shape));
+  return Error::success();
+}
+
+Type foresight::onnx::typeOf(int64_t dataType, MLIRContext *context) {
+  auto integer = [&](unsigned width, bool isUnsigned = false) -> Type {
+    return IntegerType::get(context, width,
+                            isUnsigned ? IntegerType::Unsigned
+                                       : IntegerType::Signless);
+  };
+  switch (dataType) {
+  case 1:
+    return Float32Type::get(context);
+  case 2:
+    return integer(8, true);
+  case 3:
+    return integer(8);
+  case 4:
+    return integer(16, true);
+  case 5:
+    return integer(16);
+  case 6:
+    return integer(32);
+  case 7:
+    return integer(64);
+  case 9:
+    return integer(1);
+  case 10:
+    return Float16Type::get(context);
+  case 11:
+    return Float64Type::get(context);
+  case 12:
+    return integer(32, true);
+  case 13:
+    return integer(64, true);
+  case 16:
+    return BFloat16Type::get(context);
+  default:
+    return {};
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Nodes
+//===----------------------------------------------------------------------===//
+
+bool foresight::onnx::isSupported(NodeOp node) {
+  if (node.getDomain())
+    return false;
+  return node.getOpType() == "If" || operators().count(node.getOpType());
+}
+
+Expected<Tensors>
+foresight::onnx::evaluate(NodeOp node, ArrayRef<Tensor> inputs, int64_t opset) {
+  auto fail = [&](const Twine &what) {
+    return evaluationError(describe(node) + ": " + what);
+  };
+  auto known = operators().find(node.getOpType());
+  if (node.getDomain() || known == operators().end())
+    return fail("the operator is not supported");
+  NodeView view{node, inputs, opset};
+  for (size_t i = 0; i < known->second.least; ++i)
+    if (!view.has(i))
+      return fail("input " + Twine(i) + " is missing");
+  Expected<Tensors> results = known->second.compute(view);
+  if (!results)
+    return fail(toString(results.takeError()));
+  if (results->size() < node.getNumResults())
+    return fail("has " + Twine(node.getNumResults()) +
+                " outputs; the operator has " + Twine(results->size()));
+  return results;
+}
+
+//===----------------------------------------------------------------------===//
+// Constants
+//===----------------------------------------------------------------------===//
+
+Tensor foresight::onnx::fromDense(DenseElementsAttr dense) {
+  Tensor result(dense.getElementType(), dense.getType().getShape());
+  if (result.isFloat()) {
+    for (auto [slot, value] :
+         zip(result.writeFloats(), dense.getValues<APFloat>())) {
+      APFloat wide = value;
+      bool lost;
+      wide.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+      slot = wide.convertToDouble();
+    }
+    return result;
+  }
+  bool isSigned = !dense.getElementType().isUnsignedInteger() &&
+                  !dense.getElementType().isInteger(1);
+  for (auto [slot, value] : zip(result.writeInts(), dense.getValues<APInt>()))
+    slot = isSigned ? value.getSExtValue()
+                    : static_cast<int64_t>(value.getZExtValue());
+  return result;
+}
+
+/// Element `i` of raw little-endian data.
+static double readFloat(Type type, const char *data, int64_t i) {
+  if (type.isF64())
+    return support::endian::read<double>(data + i * 8, endianness::little);
+  if (type.isF32())
+    return support::endian::read<float>(data + i * 4, endianness::little);
+  uint16_t bits = support::endian::read16le(data + i * 2);
+  const fltSemantics &semantics =
+      type.isF16() ? APFloat::IEEEhalf() : APFloat::BFloat();
+  return APFloat(semantics, APInt(16, bits)).convertToFloat();
+}
+
+static int64_t readInteger(Type type, const char *data, int64_t i) {
+  unsigned width = type.isInteger(1) ? 8 : type.getIntOrFloatBitWidth();
+  uint64_t bits = 0;
+  for (unsigned byte = 0; byte < width / 8; ++byte)
+    bits |= uint64_t(static_cast<uint8_t>(data[i * (width / 8) + byte]))
+            << (8 * byte);
+  if (type.isInteger(1))
+    return bits != 0;
+  return type.isUnsignedInteger() ? static_cast<int64_t>(bits)
+                                  : SignExtend64(bits, width);
+}
+
+Expected<Tensor> foresight::onnx::load(ConstantOp constant) {
+  if (auto dense = dyn_cast<DenseElementsAttr>(constant.getSource()))
+    return fromDense(dense);
+  auto fail = [&](const Twine &what) {
+    return evaluationError("tensor '" + constant.getName() + "': " + what);
+  };
+  auto external = dyn_cast<ExternalAttr>(constant.getSource());
+  if (!external)
+    return fail("its source cannot be read");
+  auto type = cast<RankedTensorType>(constant.getType());
+  auto slice = MemoryBuffer::getFileSlice(
+      external.getFile(), external.getBytes(), external.getOffset());
+  if (!slice)
+    return fail("'" + external.getFile() +
+                "' cannot be read: " + slice.getError().message());
+  if (static_cast<int64_t>((*slice)->getBufferSize()) < external.getBytes())
+    return fail("'" + external.getFile() + "' is too short");
+  const char *data = (*slice)->getBufferStart();
+  Tensor result(type.getElementType(), type.getShape());
+  int64_t count = result.count();
+  if (result.isFloat()) {
+    std::vector<double> &out = result.writeFloats();
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = readFloat(type.getElementType(), data, i);
+  } else {
+    std::vector<int64_t> &out = result.writeInts();
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = readInteger(type.getElementType(), data, i);
+  }
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Graphs
+//===----------------------------------------------------------------------===//
+
+namespace {
+class Run {
+public:
+  explicit Run(int64_t opset) : opset(opset) {}
+
+  llvm::DenseMap<Value, Tensor> values;
+
+  Expected<Tensors> block(Block &block) {
+    for (Operation &op : block) {
+      if (auto constant = dyn_cast<ConstantOp>(op)) {
+        Expected<Tensor> value = load(constant);
+        if (!value)
+          return value.takeError();
+        values[constant.getResult()] = *value;
+      } else if (auto node = dyn_cast<NodeOp>(op)) {
+        Expected<Tensors> results = this->node(node);
+        if (!results)
+          return results.takeError();
+        for (auto [result, value] : zip(node.getOutputs(), *results))
+          values[result] = value;
+      } else if (auto output = dyn_cast<OutputOp>(op)) {
+        Tensors results;
+        for (Value value : output.getValues())
+          results.push_back(values.lookup(value));
+        return results;
+      }
+    }
+    return evaluationError("a graph without onnx.output");
+  }
+
+private:
+  int64_t opset;
+
+  Expected<Tensors> node(NodeOp node) {
+    SmallVector<Tensor> inputs;
+    for (Value input : node.getInputs())
+      inputs.push_back(values.lookup(input));
+    if (node.getOpType() != "If" || node.getDomain())
+      return evaluate(node, inputs, opset);
+    if (inputs.size() != 1 || !inputs[0] || inputs[0].isFloat() ||
+        inputs[0].count() != 1)
+      return evaluationError(describe(node) +
+                             ": its condition is not a boolean");
+    StringRef taken = inputs[0].ints()[0] ? "then_branch" : "else_branch";
+    for (auto [name, body] : zip(node.getBranchesAttr(), node.getBodies()))
+      if (cast<StringAttr>(name).getValue() == taken)
+        return block(body.front());
+    return evaluationError(describe(node) + ": it has no " + taken);
+  }
+};
+} // namespace
+
+Expected<Tensors> foresight::onnx::evaluate(GraphOp graph,
+                                            ArrayRef<Tensor> inputs) {
+  Run run(graph.getOpset());
+  Block &block = graph.getBody().front();
+  if (block.getNumArguments() != inputs.size())
+    return evaluationError("the graph has " + Twine(block.getNumArguments()) +
+                           " inputs, " + Twine(inputs.size()) + " given");
+  for (auto [arg, value] : zip(block.getArguments(), inputs))
+    run.values[arg] = value;
+  return run.block(block);
+}

@@ -1,0 +1,35 @@
+//===- Evaluator.h - What onnx nodes compute --------------------*- C++ -*-===//
+//
+// The meaning of the onnx-level IR on concrete shapes: constant folder, shape
+// arithmetic, recogniser of masks, and oracle of tests.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FORESIGHT_IMPORT_ONNX_EVALUATOR_H
+#define FORESIGHT_IMPORT_ONNX_EVALUATOR_H
+
+#include "foresight/Import/Onnx/Onnx.h"
+#include "foresight/Import/Onnx/Tensor.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+namespace foresight::onnx {
+
+using Tensors = llvm::SmallVector<Tensor, 2>;
+
+/// Whether the evaluator knows the operator.
+bool isSupported(NodeOp node);
+
+/// Computes a node without subgraphs. An input that is left out is an empty
+/// tensor. `opset` is the graph's.
+llvm::Expected<Tensors> evaluate(NodeOp node, llvm::ArrayRef<Tensor> inputs,
+                                 int64_t opset);
+
+/// The elements of a constant, read from its file.
+llvm::Expected<Tensor> load(ConstantOp constant);
+
+/// Runs a whole graph, weights and all. For small models and for tests.
+llvm::Expected<Tensors> evaluate(GraphOp graph, llvm::ArrayRef<Tensor> inputs);
+
+} // namespace foresight::onnx
+
+#endif // FORESIGHT_IMPORT_ONNX_EVALUATOR_H
