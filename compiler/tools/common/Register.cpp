@@ -6,6 +6,7 @@
 #include "foresight/Dialect/Foresight.h"
 #include "foresight/Import/Onnx/Onnx.h"
 #include "foresight/Pipelines/Pipelines.h"
+#include "foresight/Raise/Raise.h"
 #include "foresight/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -29,6 +30,7 @@ void foresight::registerForesightDialects(mlir::DialectRegistry &registry) {
 
 void foresight::registerForesightPasses() {
   mlir::registerTransformsPasses();
+  registerRaisePass();
   registerForesightTransformsPasses();
   registerForesightPipelines();
   registerForesightToCpuPasses();

@@ -7,10 +7,13 @@
 #ifndef FORESIGHT_RAISE_RAISE_H
 #define FORESIGHT_RAISE_RAISE_H
 
+#include "foresight/support/ElementType.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 
 #include <memory>
+#include <optional>
 
 namespace foresight {
 
@@ -18,6 +21,8 @@ struct RaiseOptions {
   /// Tokens that a KV cache has room for; 0: as many as the model has
   /// positions.
   int64_t maxSeq = 0;
+  /// Element type of the weight matrices; unset: as they are stored.
+  std::optional<ElementType> dtype;
   /// Report as remarks what each part of the graph was recognised as.
   bool explain = false;
 };

@@ -1,0 +1,314 @@
+//===- Cuts.cpp - Products with weights, lookups in tables, outputs -------===//
+
+#include "Recogniser.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace foresight;
+using namespace foresight::raising;
+using onnx::Tensor;
+
+/// Handles a node that multiplies by, or looks up rows of, a weight matrix.
+bool Recogniser::visitCut(onnx::NodeOp node) {
+  StringRef type = node.getOpType();
+  auto inputs = node.getInputs();
+  bool gemm = type == "Gemm";
+  if ((type == "MatMul" || gemm) && inputs.size() >= 2) {
+    if (Matrix matrix = states[inputs[1]].matrix) {
+      visitLinear(node, matrix, gemm);
+      return true;
+    }
+    if (states[inputs[0]].matrix) {
+      fail(node) << onnx::describe(node) << ": weight '"
+                 << states[inputs[0]].matrix.constant.getName()
+                 << "' is the left operand, which no layer of OPT has";
+      states[node.getOutputs().front()].broken = true;
+      return true;
+    }
+  }
+  if (type == "Gather" && inputs.size() == 2) {
+    auto params = node.getParamsAttr();
+    auto axis = params ? params.getAs<IntegerAttr>("axis") : IntegerAttr();
+    Matrix matrix = states[inputs[0]].matrix;
+    if (matrix && (!axis || axis.getInt() == 0)) {
+      visitEmbed(node, matrix);
+      return true;
+    }
+  }
+  return false;
+}
+
+/// The part that `value` is, or a new unknown one after a report.
+int Recogniser::knownRows(onnx::NodeOp node, State &state, Value value) {
+  return state.part >= 0 ? state.part : reportUnknown(node, state, value);
+}
+
+std::string Recogniser::describeLeaves(const State &state) {
+  std::string text;
+  for (int leaf : state.leaves) {
+    std::string item;
+    if (leaves[leaf].kind == Leaf::PartLeaf) {
+      const Part &part = program.parts[leaves[leaf].index];
+      item = ("the " + nameOf(part.kind) + " at '" +
+              onnx::nameOf(part.locations.front()) + "'")
+                 .str();
+    } else if (leaves[leaf].kind == Leaf::VectorLeaf) {
+      item = "tensor '" + vectors[leaves[leaf].index].getName().str() + "'";
+    } else {
+      item = "input '" +
+             cast<StringAttr>(graph.getInputs()[leaves[leaf].index]).str() +
+             "'";
+    }
+    text += (text.empty() ? "" : ", ") + item;
+  }
+  return text.empty() ? "constants only" : text;
+}
+
+int Recogniser::reportUnknown(onnx::NodeOp node, State &state, Value value) {
+  auto maker = value.getDefiningOp<onnx::NodeOp>();
+  {
+    InFlightDiagnostic diagnostic = fail(maker ? maker : node);
+    if (maker)
+      diagnostic << onnx::describe(maker)
+                 << ": what it computes is not a part of OPT";
+    else
+      diagnostic << onnx::describe(node) << ": its input is not understood";
+    diagnostic << "; it is made of " << describeLeaves(state);
+    if (!state.nearest.empty())
+      diagnostic << "; nearest is " << state.nearest;
+    diagnostic.attachNote(node.getLoc()) << onnx::describe(node) << " reads it";
+  }
+  // Going on with the value as it is finds what else is not understood.
+  int64_t width = 0;
+  for (size_t w = 0; w < worlds.size(); ++w)
+    width = state.tensors[w].count() / worlds[w].rows();
+  Part part{.kind = Part::Kind::Unknown, .width = width};
+  part.locations.push_back(node.getLoc());
+  int index = addPart(std::move(part), state.tensors);
+  become(state, index);
+  return index;
+}
+
+void Recogniser::visitLinear(onnx::NodeOp node, Matrix matrix, bool gemm) {
+  Value x = node.getInputs()[0], result = node.getOutputs().front();
+  auto refuse = [&](const Twine &what) {
+    fail(node) << onnx::describe(node) << ": " << what;
+    states[result].broken = true;
+  };
+  auto number = [&](StringRef name, double otherwise) {
+    DictionaryAttr params = node.getParamsAttr();
+    Attribute value = params ? params.get(name) : Attribute();
+    if (auto real = dyn_cast_or_null<FloatAttr>(value))
+      return real.getValueAsDouble();
+    if (auto integer = dyn_cast_or_null<IntegerAttr>(value))
+      return static_cast<double>(integer.getInt());
+    return otherwise;
+  };
+  // The graph multiplies by [in, out]; a part's matrix is [out, in].
+  bool transB = gemm && number("transB", 0) != 0;
+  if (!transB)
+    matrix.transposed = !matrix.transposed;
+  if (gemm && (number("transA", 0) != 0 || number("alpha", 1) != 1))
+    return refuse("a scaled or transposed product is not a layer of OPT");
+
+  int64_t out = matrix.dim(0), in = matrix.dim(1);
+  const Tensor &sample = states[x].tensors.front();
+  if (sample.rank() < 1 || sample.dim(sample.rank() - 1) != in)
+    return refuse("weight '" + matrix.constant.getName() + "' has " +
+                  Twine(in) + " inputs, but " + onnx::toString(sample.shape()) +
+                  " is multiplied by it");
+  int part = knownRows(node, states[x], x);
+  if (program.parts[part].width != in)
+    return refuse("rows of " + Twine(program.parts[part].width) +
+                  " features are multiplied by weight '" +
+                  matrix.constant.getName() + "' of " + Twine(in));
+
+  Part linear{.kind = Part::Kind::Linear, .width = out};
+  linear.operands = {part};
+  linear.matrix = matrix;
+  linear.locations = {node.getLoc()};
+  if (gemm && node.getInputs().size() > 2 &&
+      !isa<NoneType>(node.getInputs()[2].getType())) {
+    State &bias = states[node.getInputs()[2]];
+    int vector = bias.leaves.size() == 1 &&
+                         leaves[bias.leaves[0]].kind == Leaf::VectorLeaf
+                     ? leaves[bias.leaves[0]].index
+                     : -1;
+    if (vector < 0 || number("beta", 1) != 1 ||
+        static_cast<int64_t>(vectorData[vector].size()) != out ||
+        bias.tensors[0].floats() != vectorData[vector])
+      return refuse("what it adds is not a bias of " + Twine(out) + " numbers");
+    linear.beta = vectors[vector];
+  }
+  std::vector<Tensor> tensors;
+  for (size_t w = 0; w < worlds.size(); ++w) {
+    const Tensor &input = states[x].tensors[w];
+    onnx::Shape shape = input.shape();
+    shape.back() = out;
+    tensors.push_back(Tensor::ofFloats(input.element(), shape,
+                                       random.normals(onnx::countOf(shape))));
+  }
+  int index = addPart(std::move(linear), tensors);
+  State &state = states[result];
+  // An equal layer that was seen before keeps its data.
+  for (size_t w = 0; w < worlds.size(); ++w)
+    state.tensors.push_back(data[index].worlds[w].reshaped(tensors[w].shape()));
+  become(state, index);
+}
+
+void Recogniser::visitEmbed(onnx::NodeOp node, Matrix matrix) {
+  Value result = node.getOutputs().front();
+  State &indices = states[node.getInputs()[1]];
+  auto refuse = [&](const Twine &what) {
+    fail(node) << onnx::describe(node) << ": " << what;
+    states[result].broken = true;
+  };
+  if (matrix.transposed)
+    return refuse("looks up columns of '" + matrix.constant.getName() +
+                  "', which is not supported");
+  size_t idsIndex = 0;
+  while (inputs.roles[idsIndex] != Role::Ids)
+    ++idsIndex;
+  bool byId = true, byPosition = true;
+  std::optional<int64_t> offset;
+  std::string mismatch;
+  for (auto [w, world] : llvm::enumerate(worlds)) {
+    const Tensor &index = indices.tensors[w];
+    // Position tables may be looked up once for all sequences.
+    bool shared = index.count() == world.tokens && world.batch > 1;
+    if (index.isFloat() || (index.count() != world.rows() && !shared))
+      return refuse("looks up " + Twine(index.count()) + " rows for " +
+                    Twine(world.rows()) + " tokens");
+    for (int64_t row = 0; row < world.rows(); ++row) {
+      if (!world.isReal(row))
+        continue;
+      int64_t found = index.ints()[shared ? row % world.tokens : row];
+      byId &= !shared && found == inputData[idsIndex][w].ints()[row];
+      if (!offset)
+        offset = found - world.position(row);
+      if (found - world.position(row) != *offset && byPosition) {
+        byPosition = false;
+        mismatch =
+            "a token at position " + std::to_string(world.position(row)) +
+            " after " + std::to_string(world.pads[world.sequence(row)]) +
+            " of padding looks up row " + std::to_string(found) + ", where " +
+            std::to_string(world.position(row) + *offset) + " was expected";
+      }
+    }
+  }
+  if (!byId && (!byPosition || *offset < 0))
+    return refuse("its rows are looked up neither by token id nor by "
+                  "position: " +
+                  mismatch);
+  Part embed{.kind = Part::Kind::Embed, .width = matrix.dim(1)};
+  embed.matrix = matrix;
+  embed.offset = byId ? -1 : *offset;
+  embed.locations = {node.getLoc()};
+  std::vector<Tensor> rows, tensors;
+  for (auto [w, world] : llvm::enumerate(worlds)) {
+    onnx::Shape shape = indices.tensors[w].shape();
+    shape.push_back(matrix.dim(1));
+    Type element =
+        cast<RankedTensorType>(matrix.constant.getType()).getElementType();
+    tensors.push_back(
+        Tensor::ofFloats(element, shape, random.normals(onnx::countOf(shape))));
+    rows.push_back(tensors.back());
+    if (tensors.back().count() == world.rows() * matrix.dim(1))
+      continue;
+    // One row a position: repeated for the sequences.
+    std::vector<double> repeated;
+    for (int64_t b = 0; b < world.batch; ++b)
+      repeated.insert(repeated.end(), tensors.back().floats().begin(),
+                      tensors.back().floats().end());
+    rows.back() = Tensor::ofFloats(element, {world.rows(), matrix.dim(1)},
+                                   std::move(repeated));
+  }
+  int index = addPart(std::move(embed), rows);
+  State &state = states[result];
+  for (size_t w = 0; w < worlds.size(); ++w) {
+    Tensor known = data[index].worlds[w];
+    if (tensors[w].count() != known.count())
+      known = Tensor::ofFloats(known.element(), {tensors[w].count()},
+                               {known.floats().begin(),
+                                known.floats().begin() + tensors[w].count()});
+    state.tensors.push_back(known.reshaped(tensors[w].shape()));
+  }
+  become(state, index);
+}
+
+//===----------------------------------------------------------------------===//
+// Outputs
+//===----------------------------------------------------------------------===//
+
+/// Whether `state` is the cache of `part`'s rows after those of input `past`
+/// (-1: none).
+bool Recogniser::isCache(const State &state, int part, int past) {
+  if (data[part].worlds.empty())
+    return false;
+  for (auto [w, world] : llvm::enumerate(worlds)) {
+    const Tensor &cache = state.tensors[w];
+    if (!cache.isFloat() || cache.rank() != 4 || cache.dim(0) != world.batch ||
+        cache.dim(2) != world.history())
+      return false;
+    int64_t heads = cache.dim(1), size = cache.dim(3);
+    if (heads * size != program.parts[part].width)
+      return false;
+    for (int64_t b = 0; b < world.batch; ++b)
+      for (int64_t h = 0; h < heads; ++h)
+        for (int64_t s = world.pads[b]; s < world.history(); ++s) {
+          const double *expected = history(w, part, past, b, s, h, heads);
+          for (int64_t k = 0; k < size; ++k)
+            if (cache.floats()[((b * heads + h) * world.history() + s) * size +
+                               k] != expected[k])
+              return false;
+        }
+  }
+  return true;
+}
+
+void Recogniser::visitOutputs(onnx::OutputOp output) {
+  if (failed)
+    return; // what is missing has been said
+  Value logits;
+  for (auto [nameAttr, value] :
+       llvm::zip(output.getNames(), output.getValues())) {
+    StringRef name = cast<StringAttr>(nameAttr).getValue();
+    State &state = states[value];
+    if (state.broken || state.tensors.empty())
+      continue;
+    bool isRows = state.part >= 0 || state.tensors.front().rank() != 4;
+    if (isRows && (name == "logits" || !logits)) {
+      logits = value;
+      continue;
+    }
+    if (isRows) {
+      if (!options.quiet)
+        emitWarning(output.getLoc())
+            << "output '" << name
+            << "' is no part of a decoding step and is left out";
+      continue;
+    }
+    bool found = false;
+    for (const Part &part : program.parts)
+      if (part.kind == Part::Kind::Attention)
+        found |= isCache(state, part.operands[1], part.pastKey) ||
+                 isCache(state, part.operands[2], part.pastValue);
+    if (!found)
+      fail(output) << "output '" << name
+                   << "' is not the cache of any attention of the graph";
+  }
+  if (!logits) {
+    fail(output) << "the graph has no output of logits";
+    return;
+  }
+  State &state = states[logits];
+  if (state.part < 0) {
+    if (auto maker = logits.getDefiningOp<onnx::NodeOp>())
+      reportUnknown(maker, state, logits);
+    else
+      fail(output) << "the logits are not computed";
+    return;
+  }
+  program.logits = state.part;
+}

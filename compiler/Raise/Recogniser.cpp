@@ -1,0 +1,406 @@
+//===- Recogniser.cpp - Runs the graph and keeps what is known ------------===//
+
+#include "Recogniser.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace foresight;
+using namespace foresight::raising;
+using onnx::Tensor;
+
+/// Constants that are not weights (masks, tables of the graph's arithmetic) may
+/// be as large as a causal mask for 4096 tokens.
+static constexpr int64_t kLargestConstant = int64_t(1) << 24;
+
+StringRef raising::nameOf(Part::Kind kind) {
+  switch (kind) {
+  case Part::Kind::Embed:
+    return "embedding";
+  case Part::Kind::Linear:
+    return "linear layer";
+  case Part::Kind::Norm:
+    return "LayerNorm";
+  case Part::Kind::Activate:
+    return "activation";
+  case Part::Kind::Add:
+    return "sum";
+  case Part::Kind::Attention:
+    return "attention";
+  case Part::Kind::Unknown:
+    return "unknown part";
+  }
+  return "";
+}
+
+std::vector<bool> Program::live() const {
+  std::vector<bool> result(parts.size());
+  if (logits >= 0)
+    result[logits] = true;
+  for (size_t i = parts.size(); i-- > 0;)
+    if (result[i])
+      for (int operand : parts[i].operands)
+        result[operand] = true;
+  return result;
+}
+
+InFlightDiagnostic Recogniser::fail(Operation *op) {
+  failed = true;
+  // Not on the op: printing a whole node after each message helps nobody.
+  return emitError(op->getLoc());
+}
+
+//===----------------------------------------------------------------------===//
+// The walk
+//===----------------------------------------------------------------------===//
+
+/// What to say of an operator that the evaluator does not know.
+static StringRef hintFor(onnx::NodeOp node) {
+  StringRef type = node.getOpType();
+  if (type.contains_insensitive("quantize") || type.contains("Integer") ||
+      type.contains("QLinear") || type.contains("NBits"))
+    return "the model is quantised, which is not supported; export it without "
+           "quantisation and choose a type with --dtype";
+  if (node.getDomain())
+    return "operators of this domain come from optimisers; export the model "
+           "without optimisation";
+  return "the operator is not supported";
+}
+
+LogicalResult Recogniser::prepare() {
+  // Everything unsupported at once, one line an operator.
+  llvm::MapVector<StringRef, std::pair<onnx::NodeOp, int64_t>> unsupported;
+  graph.walk([&](onnx::NodeOp node) {
+    if (!onnx::isSupported(node))
+      if (unsupported.insert({node.getOpType(), {node, 0}})
+              .first->second.second++)
+        return;
+  });
+  for (auto &[type, first] : unsupported) {
+    InFlightDiagnostic diagnostic = fail(first.first);
+    diagnostic << onnx::describe(first.first) << ": " << hintFor(first.first);
+    if (first.second > 1)
+      diagnostic << " (" << first.second << " nodes of this type)";
+  }
+  if (failed)
+    return failure();
+  FailureOr<Inputs> classified = classifyInputs(graph, options.usePast);
+  if (mlir::failed(classified))
+    return failure();
+  inputs = *classified;
+  merged = llvm::is_contained(inputs.roles, Role::Flag);
+  worlds = makeWorlds(graph, inputs);
+
+  graph.walk([&](Operation *op) {
+    for (Value operand : op->getOperands())
+      ++uses[operand];
+  });
+  Block &block = graph.getBody().front();
+  for (BlockArgument arg : block.getArguments()) {
+    unsigned index = arg.getArgNumber();
+    auto type = dyn_cast<RankedTensorType>(arg.getType());
+    if (inputs.roles[index] == Role::Past &&
+        (type.isDynamicDim(1) || type.isDynamicDim(3)))
+      return emitError(graph.getLoc())
+             << "input " << graph.getInputs()[index]
+             << " must have a fixed number of heads and head size, found "
+             << type;
+    State state;
+    std::vector<Tensor> perWorld;
+    for (const World &world : worlds)
+      perWorld.push_back(
+          makeInput(graph, inputs, index, options.usePast, world, random));
+    state.tensors.assign(perWorld.begin(), perWorld.end());
+    inputData.push_back(std::move(perWorld));
+    int leaf = addLeaf({Leaf::InputLeaf, static_cast<int>(index)});
+    states[arg] = std::move(state);
+    setLeaves(states[arg], {leaf});
+  }
+  return success();
+}
+
+FailureOr<Program> Recogniser::run() {
+  if (mlir::failed(prepare()))
+    return failure();
+  runBlock(graph.getBody().front());
+  if (failed)
+    return failure();
+  return std::move(program);
+}
+
+void Recogniser::runBlock(Block &block) {
+  for (Operation &op : block) {
+    if (auto constant = dyn_cast<onnx::ConstantOp>(op))
+      visit(constant);
+    else if (auto node = dyn_cast<onnx::NodeOp>(op))
+      visit(node);
+    else if (isa<onnx::NoneOp>(op))
+      states[op.getResult(0)] = State();
+    else if (auto output = dyn_cast<onnx::OutputOp>(op))
+      if (output->getParentOp() == graph)
+        visitOutputs(output);
+    finishUses(op);
+  }
+}
+
+/// Forgets values, and the data of parts, that nothing will read again.
+void Recogniser::finishUses(Operation &op) {
+  if (isa<onnx::OutputOp>(op))
+    return;
+  for (Value operand : op.getOperands()) {
+    if (--uses[operand] > 0)
+      continue;
+    auto known = states.find(operand);
+    if (known == states.end())
+      continue;
+    setLeaves(known->second, {});
+    states.erase(known);
+  }
+}
+
+void Recogniser::visit(onnx::ConstantOp constant) {
+  State &state = states[constant.getResult()];
+  auto type = cast<RankedTensorType>(constant.getType());
+  int64_t wide =
+      llvm::count_if(type.getShape(), [](int64_t s) { return s > 1; });
+  if (isa<FloatType>(type.getElementType()) && type.getRank() == 2 &&
+      wide == 2) {
+    state.matrix = {constant, false};
+    return;
+  }
+  if (isa<FloatType>(type.getElementType()) && wide == 1) {
+    // Not its own values, which are often all 0 or all 1 and then fit formulas
+    // that they are no part of.
+    state.vector = static_cast<int>(vectors.size());
+    vectors.push_back(constant);
+    vectorData.push_back(random.normals(type.getNumElements()));
+    Tensor tensor = Tensor::ofFloats(type.getElementType(), type.getShape(),
+                                     vectorData.back());
+    state.tensors.assign(worlds.size(), tensor);
+    setLeaves(state, {addLeaf({Leaf::VectorLeaf, state.vector})});
+    return;
+  }
+  if (type.getNumElements() > kLargestConstant) {
+    fail(constant) << "tensor '" << constant.getName() << "' of type " << type
+                   << " is neither a weight matrix nor a small constant";
+    state.broken = true;
+    return;
+  }
+  llvm::Expected<Tensor> value = onnx::load(constant);
+  if (!value) {
+    fail(constant) << llvm::toString(value.takeError());
+    state.broken = true;
+    return;
+  }
+  state.tensors.assign(worlds.size(), *value);
+}
+
+void Recogniser::visit(onnx::NodeOp node) {
+  bool broken = false;
+  for (Value input : node.getInputs()) {
+    auto known = states.find(input);
+    broken |= known == states.end() || known->second.broken;
+  }
+  if (broken) {
+    for (Value output : node.getOutputs())
+      states[output].broken = true;
+    return;
+  }
+  if (node.getOpType() == "If")
+    return visitIf(node);
+  if (passMatrix(node) || visitCut(node))
+    return;
+  compute(node);
+}
+
+/// `If` with a condition that is the same in every world: one branch is the
+/// graph.
+void Recogniser::visitIf(onnx::NodeOp node) {
+  std::optional<bool> condition;
+  bool same = true;
+  for (const Tensor &tensor : states[node.getInputs().front()].tensors) {
+    bool value = tensor && tensor.count() == 1 && tensor.number(0) != 0;
+    same &= !condition || *condition == value;
+    condition = value;
+  }
+  StringRef taken = condition && *condition ? "then_branch" : "else_branch";
+  for (auto [name, body] :
+       llvm::zip(node.getBranchesAttr(), node.getBodies())) {
+    if (!same || cast<StringAttr>(name).getValue() != taken)
+      continue;
+    runBlock(body.front());
+    auto output = cast<onnx::OutputOp>(body.front().back());
+    for (auto [result, value] :
+         llvm::zip(node.getOutputs(), output.getValues())) {
+      State state = states.lookup(value);
+      SmallVector<int, 8> made = state.leaves;
+      state.leaves.clear();
+      states[result] = std::move(state);
+      setLeaves(states[result], made);
+    }
+    return;
+  }
+  fail(node) << onnx::describe(node)
+             << ": its condition depends on the input, which is not supported";
+  for (Value output : node.getOutputs())
+    states[output].broken = true;
+}
+
+/// Nodes that give a weight matrix on, perhaps transposed.
+bool Recogniser::passMatrix(onnx::NodeOp node) {
+  if (node.getInputs().empty())
+    return false;
+  Matrix matrix = states[node.getInputs().front()].matrix;
+  if (!matrix)
+    return false;
+  StringRef type = node.getOpType();
+  if (type == "Shape" || type == "Size") {
+    onnx::Shape shape = {matrix.dim(0), matrix.dim(1)};
+    // Only the shape of this tensor is read; it has no elements.
+    Tensor tensor =
+        Tensor(Float32Type::get(node.getContext()), {0}).reshaped(shape);
+    llvm::Expected<onnx::Tensors> result =
+        onnx::evaluate(node, {tensor}, graph.getOpset());
+    if (!result) {
+      fail(node) << llvm::toString(result.takeError());
+      states[node.getOutputs().front()].broken = true;
+      return true;
+    }
+    states[node.getOutputs().front()].tensors.assign(worlds.size(),
+                                                     result->front());
+    return true;
+  }
+  if (type == "Transpose") {
+    DictionaryAttr params = node.getParamsAttr();
+    auto order =
+        params ? params.getAs<DenseI64ArrayAttr>("perm") : DenseI64ArrayAttr();
+    if (!order || order.asArrayRef() == ArrayRef<int64_t>{1, 0})
+      matrix.transposed = !matrix.transposed;
+  } else if (type != "Identity" && type != "Cast" && type != "Dropout") {
+    return false;
+  }
+  states[node.getOutputs().front()].matrix = matrix;
+  return true;
+}
+
+/// A small matrix that no layer multiplies by, such as a mask, is a constant.
+bool Recogniser::materialise(onnx::NodeOp node, Value value) {
+  State &state = states[value];
+  onnx::ConstantOp constant = state.matrix.constant;
+  if (cast<RankedTensorType>(constant.getType()).getNumElements() >
+          kLargestConstant ||
+      state.matrix.transposed) {
+    fail(node) << onnx::describe(node) << ": weight '" << constant.getName()
+               << "' is used in a way that is not understood; a weight may be "
+                  "multiplied by (MatMul, Gemm), looked up (Gather), cast or "
+                  "transposed";
+    return false;
+  }
+  llvm::Expected<Tensor> loaded = onnx::load(constant);
+  if (!loaded) {
+    fail(node) << llvm::toString(loaded.takeError());
+    return false;
+  }
+  state.tensors.assign(worlds.size(), *loaded);
+  return true;
+}
+
+void Recogniser::compute(onnx::NodeOp node) {
+  SmallVector<int, 8> made;
+  bool shapeOnly = node.getOpType() == "Shape" || node.getOpType() == "Size";
+  auto breakOutputs = [&] {
+    for (Value output : node.getOutputs())
+      states[output].broken = true;
+  };
+  for (Value input : node.getInputs()) {
+    State &state = states[input];
+    if (state.matrix && state.tensors.empty() && !materialise(node, input))
+      return breakOutputs();
+    if (!shapeOnly)
+      made.append(state.leaves.begin(), state.leaves.end());
+  }
+  llvm::sort(made);
+  made.erase(llvm::unique(made), made.end());
+
+  std::vector<onnx::Tensors> results;
+  for (size_t w = 0; w < worlds.size(); ++w) {
+    SmallVector<Tensor> arguments;
+    for (Value input : node.getInputs()) {
+      const State &state = states[input];
+      arguments.push_back(state.tensors.empty() ? Tensor() : state.tensors[w]);
+    }
+    llvm::Expected<onnx::Tensors> result =
+        onnx::evaluate(node, arguments, graph.getOpset());
+    if (!result) {
+      fail(node) << llvm::toString(result.takeError()) << " (run with "
+                 << worlds[w].describe() << ")";
+      return breakOutputs();
+    }
+    results.push_back(std::move(*result));
+  }
+  for (auto [i, output] : llvm::enumerate(node.getOutputs())) {
+    State &state = states[output];
+    for (const onnx::Tensors &result : results)
+      state.tensors.push_back(result[i]);
+    setLeaves(state, made);
+    match(node, state);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Parts
+//===----------------------------------------------------------------------===//
+
+int Recogniser::addLeaf(Leaf leaf) {
+  leaves.push_back(leaf);
+  return static_cast<int>(leaves.size()) - 1;
+}
+
+/// Keeps count of who is made of which part, so that its data can go.
+void Recogniser::setLeaves(State &state, SmallVector<int, 8> made) {
+  auto partOf = [&](int leaf) {
+    return leaves[leaf].kind == Leaf::PartLeaf ? leaves[leaf].index : -1;
+  };
+  for (int leaf : made)
+    if (int part = partOf(leaf); part >= 0)
+      ++data[part].users;
+  for (int leaf : state.leaves)
+    if (int part = partOf(leaf); part >= 0 && --data[part].users == 0)
+      data[part].worlds.clear();
+  state.leaves = std::move(made);
+}
+
+int Recogniser::addPart(Part part, ArrayRef<Tensor> tensors) {
+  for (size_t i = 0; i < program.parts.size(); ++i) {
+    if (part.kind == Part::Kind::Unknown || !program.parts[i].same(part))
+      continue;
+    if (data[i].worlds.empty())
+      data[i].worlds.assign(tensors.begin(), tensors.end());
+    return static_cast<int>(i);
+  }
+  int index = static_cast<int>(program.parts.size());
+  if (options.explain) {
+    InFlightDiagnostic diagnostic = emitRemark(part.locations.front());
+    diagnostic << "part " << index << ": " << nameOf(part.kind) << ", "
+               << part.width << " wide";
+    if (!part.operands.empty())
+      diagnostic << ", of part";
+    for (int operand : part.operands)
+      diagnostic << " " << operand;
+    if (part.kind == Part::Kind::Attention)
+      diagnostic << ", " << part.heads << " heads, scale " << part.number;
+    if (part.kind == Part::Kind::Norm)
+      diagnostic << ", epsilon " << part.number;
+  }
+  program.parts.push_back(std::move(part));
+  PartData entry;
+  entry.worlds.assign(tensors.begin(), tensors.end());
+  entry.leaf = addLeaf({Leaf::PartLeaf, index});
+  data.push_back(std::move(entry));
+  return index;
+}
+
+void Recogniser::become(State &state, int part) {
+  state.part = part;
+  setLeaves(state, {data[part].leaf});
+}

@@ -1,0 +1,154 @@
+//===- Recogniser.h - From what nodes compute to parts ----------*- C++ -*-===//
+//
+// Runs the graph in a few small worlds at once. Products with weight matrices
+// and lookups in tables are cuts: the matrix is never read, the result is
+// fresh random data. Between cuts everything is computed, and a value that
+// equals a formula of known parts (a sum, LayerNorm, attention ...) in every
+// world becomes a part itself. Names, shapes written in the file and the way
+// an exporter spells a formula do not matter.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FORESIGHT_RAISE_RECOGNISER_H
+#define FORESIGHT_RAISE_RECOGNISER_H
+
+#include "Program.h"
+#include "World.h"
+
+#include "foresight/Import/Onnx/Evaluator.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+#include <optional>
+
+namespace foresight::raising {
+
+struct RecogniserOptions {
+  /// In a merged graph, take the branch with a cache.
+  bool usePast = false;
+  bool explain = false;
+  /// Do not say what was put right (for a second look at the same graph).
+  bool quiet = false;
+};
+
+class Recogniser {
+public:
+  Recogniser(onnx::GraphOp graph, const RecogniserOptions &options)
+      : graph(graph), options(options), random(20220503) {}
+
+  /// Reports everything that was not understood.
+  mlir::FailureOr<Program> run();
+
+  /// Whether the graph has both a branch with and one without a cache.
+  bool isMerged() const { return merged; }
+
+private:
+  /// What a value is made of, back to parts, vectors and inputs.
+  struct Leaf {
+    enum Kind { PartLeaf, VectorLeaf, InputLeaf } kind;
+    int index;
+  };
+  /// A value in all worlds.
+  struct State {
+    llvm::SmallVector<onnx::Tensor, 3> tensors;
+    llvm::SmallVector<int, 8> leaves;
+    int part = -1;
+    int vector = -1;
+    Matrix matrix;
+    /// Something before it was reported; say nothing more.
+    bool broken = false;
+    /// The formula that came closest, for a message.
+    std::string nearest;
+    double nearestError = 0;
+  };
+  struct PartData {
+    std::vector<onnx::Tensor> worlds;
+    int leaf = -1;
+    /// States that are made of it.
+    int64_t users = 0;
+  };
+  /// A formula to compare a value with.
+  struct Candidate {
+    Part part;
+    double error;
+    double tolerance;
+    std::string what;
+  };
+  /// Attention as it may be: who is query, key and value.
+  struct Roles {
+    int query, key, value;
+    int pastKey = -1, pastValue = -1;
+    int64_t heads = 1;
+  };
+  enum class Sight { Causal, NoCausalMask, NoPadding, Everything };
+
+  // Recogniser.cpp: the walk.
+  mlir::LogicalResult prepare();
+  void runBlock(mlir::Block &block);
+  void visit(onnx::ConstantOp constant);
+  void visit(onnx::NodeOp node);
+  void visitIf(onnx::NodeOp node);
+  bool passMatrix(onnx::NodeOp node);
+  bool materialise(onnx::NodeOp node, mlir::Value value);
+  void compute(onnx::NodeOp node);
+  void setLeaves(State &state, llvm::SmallVector<int, 8> leaves);
+  void finishUses(mlir::Operation &op);
+  int addPart(Part part, llvm::ArrayRef<onnx::Tensor> data);
+  int addLeaf(Leaf leaf);
+  void become(State &state, int part);
+  mlir::InFlightDiagnostic fail(mlir::Operation *op);
+
+  // Cuts.cpp: products with weights, lookups, outputs.
+  bool visitCut(onnx::NodeOp node);
+  void visitLinear(onnx::NodeOp node, Matrix matrix, bool gemm);
+  void visitEmbed(onnx::NodeOp node, Matrix matrix);
+  int knownRows(onnx::NodeOp node, State &state, mlir::Value value);
+  int reportUnknown(onnx::NodeOp node, State &state, mlir::Value value);
+  void visitOutputs(onnx::OutputOp output);
+  bool isCache(const State &state, int part, int past);
+  std::string describeLeaves(const State &state);
+
+  // Match.cpp: formulas on rows.
+  void match(onnx::NodeOp node, State &state);
+  void matchOne(State &state, int x, mlir::Location loc);
+  void matchVectors(State &state, int x, llvm::ArrayRef<int> vectors,
+                    mlir::Location loc);
+  void matchSum(State &state, int a, int b, llvm::ArrayRef<int> vectors,
+                mlir::Location loc);
+  std::optional<double> solveEpsilon(const State &state, int x, int gamma,
+                                     int beta);
+  void offer(State &state, Candidate candidate);
+  template <typename Formula>
+  double difference(const State &state, Formula formula) const;
+  int64_t widthOf(const State &state) const;
+  double precisionOf(const State &state) const;
+
+  // MatchAttention.cpp
+  void matchAttention(State &state, llvm::ArrayRef<int> parts,
+                      llvm::ArrayRef<int> pasts, mlir::Location loc);
+  std::optional<double> solveScale(const State &state, const Roles &roles);
+  double attentionError(const State &state, const Roles &roles, double scale,
+                        Sight sight, bool singleTokensOnly = false) const;
+  const double *history(size_t world, int part, int past, int64_t sequence,
+                        int64_t place, int64_t head, int64_t heads) const;
+
+  onnx::GraphOp graph;
+  RecogniserOptions options;
+  Random random;
+  Inputs inputs;
+  std::vector<World> worlds;
+  std::vector<std::vector<onnx::Tensor>> inputData;
+  llvm::DenseMap<mlir::Value, State> states;
+  llvm::DenseMap<mlir::Value, int64_t> uses;
+  std::vector<Leaf> leaves;
+  std::vector<PartData> data;
+  std::vector<onnx::ConstantOp> vectors;
+  std::vector<std::vector<double>> vectorData;
+  Program program;
+  bool merged = false;
+  bool failed = false;
+  bool repaired = false;
+};
+
+} // namespace foresight::raising
+
+#endif // FORESIGHT_RAISE_RECOGNISER_H
