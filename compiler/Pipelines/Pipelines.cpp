@@ -25,7 +25,14 @@ void foresight::buildEntriesPipeline(OpPassManager &pm,
                                      const PipelineOptions &options) {
   SpecializeEntriesPassOptions entries;
   entries.maxTokens = options.maxPromptTokens;
+  entries.denseDecode = options.profile.has_value();
   pm.addPass(createSpecializeEntriesPass(entries));
+  if (options.profile) {
+    pm.addPass(createSparsifyPass(*options.profile));
+    pm.addPass(createFoldNormPass());
+    pm.addPass(createLookaheadPass());
+  }
+  pm.addPass(createVerifyEntriesPass());
 }
 
 void foresight::buildSchedulePipeline(OpPassManager &pm,

@@ -43,6 +43,28 @@ static void gatherWeights(func::FuncOp entry) {
   }
 }
 
+/// Whether `op` computes the first half of a sparse MLP.
+static bool isSparseFc1(Operation *op) {
+  if (isa<GatherLinearOp>(op))
+    return true;
+  return isa<LinearOp>(op) && llvm::any_of(op->getUsers(), [](Operation *user) {
+           auto fc2 = dyn_cast<ColumnLinearOp>(user);
+           return fc2 && fc2.getSkipZeros();
+         });
+}
+
+/// Gives each sparse fc1 a LayerNorm of its own where others read it too. Its
+/// stage normalises the residual stream in any case, to predict.
+static void ownNorms(func::FuncOp entry) {
+  for (Operation &op : llvm::make_early_inc_range(entry.getBody().front())) {
+    if (!isSparseFc1(&op))
+      continue;
+    auto norm = op.getOperand(0).getDefiningOp<LayerNormOp>();
+    if (norm && !norm.getResult().hasOneUse())
+      op.setOperand(0, OpBuilder(&op).clone(*norm)->getResult(0));
+  }
+}
+
 /// Moves the ops of `group` into a new stage at the end of the entry.
 static void makeStage(const StageGroup &group, Block &block) {
   llvm::SmallPtrSet<Operation *, 8> members(group.ops.begin(), group.ops.end());
@@ -104,6 +126,8 @@ struct FormStagesPass
       if (isOpTriviallyDead(&op))
         op.erase();
     gatherWeights(entry);
+    if (info.recomputesNorm(RowCount::One))
+      ownNorms(entry);
     FailureOr<std::vector<StageGroup>> groups = groupStages(entry, info);
     if (failed(groups))
       return failure();

@@ -149,8 +149,11 @@ void GroupBuilder::groupBefore(Operation *op) {
   bool joins =
       user && groups[*user].library.empty() &&
       groups[*user].contains<LinearOp, GatherLinearOp, ColumnLinearOp>();
+  // What a residual sum adds is not in front of the body.
   if (joins && isa<LayerNormOp>(op))
-    joins = target.recomputesNorm(rowsOf(op));
+    joins = target.recomputesNorm(rowsOf(op)) &&
+            llvm::none_of(op->getUsers(),
+                          [](Operation *user) { return isa<AddOp>(user); });
   if (joins)
     addTo(*user, op);
   else

@@ -12,6 +12,8 @@ constexpr llvm::StringLiteral kEntryAttr = "foresight.entry";
 constexpr llvm::StringLiteral kMaxTokensAttr = "foresight.max_tokens";
 constexpr llvm::StringLiteral kBufferAttr = "foresight.buffer";
 constexpr llvm::StringLiteral kModelAttr = "foresight.model";
+/// On @decode: what was decided for each layer, a dictionary each.
+constexpr llvm::StringLiteral kSparsityAttr = "foresight.sparsity";
 
 /// The functions that carry `foresight.entry`, in order.
 llvm::SmallVector<mlir::func::FuncOp> entriesOf(mlir::ModuleOp module);

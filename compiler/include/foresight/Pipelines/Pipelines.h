@@ -7,7 +7,10 @@
 #ifndef FORESIGHT_PIPELINES_PIPELINES_H
 #define FORESIGHT_PIPELINES_PIPELINES_H
 
+#include "foresight/support/Profile.h"
+
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace mlir {
@@ -21,6 +24,9 @@ struct PipelineOptions {
   std::string dtype = "auto";
   /// Tokens that a KV cache has room for; 0: as many as the model has.
   int64_t maxSeq = 0;
+  /// How sparse each layer of `@decode` is made; a layer that is not listed
+  /// stays dense. None: a dense bundle.
+  std::optional<Profile> profile;
   /// Most prompt tokens of one call of `@prefill`.
   int64_t maxPromptTokens = 512;
   /// Whose rules stages and buffers follow.
@@ -31,7 +37,9 @@ struct PipelineOptions {
 void buildPreparePipeline(mlir::OpPassManager &pm,
                           const PipelineOptions &options);
 
-/// `@step` to `@prefill` and `@decode`.
+/// `@step` to `@prefill` and `@decode`; with a profile `@decode` is sparse and
+/// there is a `@decode_dense` too. The profile may be derived from the module
+/// that buildPreparePipeline leaves.
 void buildEntriesPipeline(mlir::OpPassManager &pm,
                           const PipelineOptions &options);
 

@@ -20,6 +20,12 @@ namespace foresight {
 #define GEN_PASS_REGISTRATION
 #include "foresight/Transforms/Passes.h.inc"
 
+struct Profile;
+
+/// `--foresight-sparsify` with a profile that is not a file. A layer that it
+/// does not list stays dense.
+std::unique_ptr<mlir::Pass> createSparsifyPass(const Profile &profile);
+
 } // namespace foresight
 
 #endif // FORESIGHT_TRANSFORMS_PASSES_H

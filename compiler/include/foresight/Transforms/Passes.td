@@ -80,6 +80,78 @@ def SpecializeEntriesPass : Pass<"foresight-specialize-entries", "mlir::ModuleOp
   let dependentDialects = ["::foresight::ForesightDialect", "mlir::func::FuncDialect"];
 }
 
+def SparsifyPass : Pass<"foresight-sparsify", "mlir::ModuleOp"> {
+  let summary = "Compute MLPs in @decode for the neurons that may be active";
+  let description = [{
+    The n-th `mlp` of `@decode` is layer n. What becomes of it says the profile, and for a layer that it does not list the options:
+
+    | rule | becomes |
+    |---|---|
+    | `proof` | `predict`, `select_certified` with kappa 1, `sparse_mlp`: neurons that the low-bit copy proves inactive are left out |
+    | `margin` | the same with kappa = margin / sqrt(hidden size) |
+    | `skip` | `sparse_mlp` without a set: fc1 dense, fc2 rows of zero neurons are not read |
+    | `dense` | stays `mlp` |
+
+    Only ReLU has neurons that are exactly 0: an MLP with another activation stays dense and a remark says so. What was done and why is left on the
+    entry as `foresight.sparsity`, one dictionary a layer, and the module's `sparsity` fact is updated.
+
+    **Results change** with `margin`: a neuron that rounding made look inactive is taken for 0. The other rules change nothing.
+    ```mlir
+    %y = foresight.mlp %x, %w1 <relu> %w2 : tensor<1x16xf32>, tensor<64x16xf16>, tensor<64x16xf16> -> tensor<1x16xf32>
+    // becomes, with: foresight.weight @fc1.low_bit : !foresight.low_bit<64 x 16, 4> = #foresight.derived<low_bit, [@fc1, @none, @none, @none]>
+    %copy = foresight.get_weight @fc1.low_bit : !foresight.low_bit<64 x 16, 4>
+    %scores, %done = foresight.predict %x, %copy : tensor<1x16xf32>, !foresight.low_bit<64 x 16, 4> -> tensor<1x64xf32>
+    %set = foresight.select_certified %scores, %x, %copy kappa = 1.0 after(%done) : ... -> !foresight.index_set<64 of 64>
+    %y = foresight.sparse_mlp %x, %w1 <relu> %w2 rows(%set : !foresight.index_set<64 of 64>) {skip_zeros} : ...
+    ```
+  }];
+  let options = [
+    Option<"profile", "profile", "std::string", /*default=*/"", "profile file; it wins over the options below">,
+    Option<"rule", "rule", "std::string", /*default=*/"\"proof\"", "proof, margin, skip or dense">,
+    Option<"bits", "bits", "int64_t", /*default=*/"6", "bits of the low-bit copy, 2 to 8">,
+    Option<"margin", "margin", "double", /*default=*/"4.0", "standard errors of rounding that a neuron must be inactive by">,
+    Option<"lookahead", "lookahead", "std::string", /*default=*/"\"here\"", "here, half_block, block or two_blocks">,
+  ];
+  let dependentDialects = ["::foresight::ForesightDialect"];
+}
+
+def FoldNormPass : Pass<"foresight-fold-norm", "mlir::ModuleOp"> {
+  let summary = "Put LayerNorm's gamma and beta into the low-bit copies";
+  let description = [{
+    A `predict` that reads a LayerNorm with gamma and beta reads one without; the copy is rounded from the rows that have them folded
+    in. What a selection bounds is then `||x|| <= sqrt(d)` for every token, and rounding sees the weights at their true size. A
+    proof stays a proof; with a margin another few neurons may be selected.
+    ```mlir
+    %n = foresight.layer_norm %r gamma(%g : ...) beta(%b : ...) epsilon = 1.0e-05 : ...
+    %scores, %done = foresight.predict %n, %copy : ...        // derived<low_bit, [@fc1, @b1, @none, @none]>
+    // becomes
+    %u = foresight.layer_norm %r epsilon = 1.0e-05 : ...
+    %scores, %done = foresight.predict %u, %folded : ...      // derived<low_bit, [@fc1, @b1, @gamma, @beta]>
+    ```
+  }];
+  let dependentDialects = ["::foresight::ForesightDialect"];
+}
+
+def LookaheadPass : Pass<"foresight-lookahead", "mlir::ModuleOp"> {
+  let summary = "Move predictions to the earliest point their lookahead allows";
+  let description = [{
+    `here` reads the input of its own MLP. `half_block` reads what the attention of the same block reads, `block` and `two_blocks` what
+    the MLP one or two blocks before reads, without gamma and beta. The prediction and what it reads move up to that point; its
+    consumer waits for its token, now and when stages are formed. A layer that has no such block before it reads the earliest there is.
+
+    **Results change** for any lookahead but `here`: scores come from an older value of the residual stream. Only a selection with a margin may be
+    made from them; for a proof (kappa = 1) this is an error.
+    ```mlir
+    %m = foresight.layer_norm %r epsilon = 1.0e-05 : ...     // after attention
+    %scores, %done = foresight.predict %m, %copy {lookahead = #foresight.lookahead<half_block>} : ...
+    // becomes
+    %u = foresight.layer_norm %x epsilon = 1.0e-05 : ...     // before it
+    %scores, %done = foresight.predict %u, %copy {lookahead = #foresight.lookahead<half_block>} : ...
+    ```
+  }];
+  let dependentDialects = ["::foresight::ForesightDialect"];
+}
+
 def ExpandMlpPass : Pass<"foresight-expand-mlp", "mlir::ModuleOp"> {
   let summary = "Split MLPs into their two products";
   let description = [{
@@ -162,6 +234,15 @@ def PlanBuffersPass : Pass<"foresight-plan-buffers", "mlir::ModuleOp"> {
   }];
   let options = [Option<"target", "target", "std::string", /*default=*/"\"cpu\"", "whose alignment and padding to follow">];
   let dependentDialects = ["::foresight::ForesightDialect"];
+}
+
+def VerifyEntriesPass : Pass<"foresight-verify-entries", "mlir::ModuleOp"> {
+  let summary = "Check the contract of the entries phase";
+  let description = [{
+    `@prefill` and `@decode` are there and `@step` is not; all of `@decode` has static shapes; only `@decode` predicts and selects; every `predict`
+    with a low-bit copy reads what its lookahead says, and one that reads anything but the input of its consumer feeds no proof.
+    Changes nothing.
+  }];
 }
 
 def VerifySchedulePass : Pass<"foresight-verify-schedule", "mlir::ModuleOp"> {

@@ -1,0 +1,105 @@
+//===- FoldNorm.cpp - gamma and beta into low-bit copies ------------------===//
+
+#include "Utils.h"
+
+#include "foresight/Transforms/Passes.h"
+
+namespace foresight {
+#define GEN_PASS_DEF_FOLDNORMPASS
+#include "foresight/Transforms/Passes.h.inc"
+} // namespace foresight
+
+using namespace mlir;
+using namespace foresight;
+
+/// `copy` made from rows that have gamma and beta folded in: itself where only
+/// `get` reads it.
+static WeightOp foldInto(WeightOp copy, GetWeightOp get, WeightOp gamma,
+                         WeightOp beta, SymbolTable &symbols) {
+  auto derived = cast<DerivedAttr>(copy.getSource());
+  MLIRContext *context = copy.getContext();
+  SmallVector<FlatSymbolRefAttr> sources(derived.getSources());
+  if (gamma)
+    sources[2] = FlatSymbolRefAttr::get(gamma);
+  if (beta)
+    sources[3] = FlatSymbolRefAttr::get(beta);
+  auto source = DerivedAttr::get(context, DerivedKind::LowBit, sources);
+  bool shared = llvm::any_of(
+      *SymbolTable::getSymbolUses(copy, symbols.getOp()),
+      [&](SymbolTable::SymbolUse use) { return use.getUser() != get; });
+  if (!shared) {
+    copy.setSourceAttr(source);
+    return copy;
+  }
+  OpBuilder builder(context);
+  builder.setInsertionPointAfter(copy);
+  std::string name = (copy.getSymName() + ".folded").str();
+  if (auto existing = symbols.lookup<WeightOp>(name);
+      existing && existing.getSource() == source &&
+      existing.getType() == copy.getType())
+    return existing;
+  auto folded =
+      WeightOp::create(builder, copy.getLoc(), builder.getStringAttr(name),
+                       copy.getTypeAttr(), source);
+  symbols.insert(folded);
+  return folded;
+}
+
+namespace {
+
+struct FoldNormPass : public foresight::impl::FoldNormPassBase<FoldNormPass> {
+  /// Makes `predict`, and the selection from its scores, read the LayerNorm
+  /// without gamma and beta.
+  void fold(PredictOp predict, SymbolTable &symbols) {
+    auto norm = predict.getX().getDefiningOp<LayerNormOp>();
+    if (!norm || (!norm.getGamma() && !norm.getBeta()) ||
+        predict.getPredictor().size() != 1)
+      return;
+    WeightOp copy = weightOf(predict.getPredictor().front(), symbols);
+    auto derived =
+        copy ? dyn_cast<DerivedAttr>(copy.getSource()) : DerivedAttr();
+    if (!derived || derived.getKind() != DerivedKind::LowBit ||
+        !derived.isMissing(2) || !derived.isMissing(3))
+      return;
+    WeightOp gamma =
+        norm.getGamma() ? weightOf(norm.getGamma(), symbols) : WeightOp();
+    WeightOp beta =
+        norm.getBeta() ? weightOf(norm.getBeta(), symbols) : WeightOp();
+    // Only the data of a named weight can be folded when it is packed.
+    if ((norm.getGamma() && !gamma) || (norm.getBeta() && !beta))
+      return;
+
+    auto oldGet = predict.getPredictor().front().getDefiningOp<GetWeightOp>();
+    WeightOp folded = foldInto(copy, oldGet, gamma, beta, symbols);
+    OpBuilder builder(predict);
+    Value plain =
+        LayerNormOp::create(builder, norm.getLoc(), norm.getType(), norm.getX(),
+                            Value(), Value(), norm.getEpsilonAttr());
+    Value foldedCopy =
+        GetWeightOp::create(builder, copy.getLoc(), folded.getType(),
+                            FlatSymbolRefAttr::get(folded));
+    Value oldCopy = oldGet.getResult();
+    Value affine = predict.getX();
+    for (Operation *user : predict.getScores().getUsers())
+      if (auto select = dyn_cast<SelectCertifiedOp>(user)) {
+        if (select.getX() == affine)
+          select.getXMutable().assign(plain);
+        if (select.getCopy() == oldCopy)
+          select.getCopyMutable().assign(foldedCopy);
+      }
+    predict.getXMutable().assign(plain);
+    predict.getPredictorMutable().assign(ValueRange(foldedCopy));
+    if (oldCopy.use_empty())
+      oldGet.erase();
+  }
+
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    SmallVector<PredictOp> predicts;
+    getOperation().walk([&](PredictOp op) { predicts.push_back(op); });
+    for (PredictOp predict : predicts)
+      fold(predict, symbols);
+  }
+};
+
+} // namespace

@@ -1,0 +1,303 @@
+//===- Sparsify.cpp - MLPs of the neurons that may be active --------------===//
+
+#include "Utils.h"
+
+#include "foresight/Transforms/Passes.h"
+#include "foresight/support/Profile.h"
+
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace foresight {
+#define GEN_PASS_DEF_SPARSIFYPASS
+#include "foresight/Transforms/Passes.h.inc"
+} // namespace foresight
+
+using namespace mlir;
+using namespace foresight;
+
+using Rule = LayerProfile::Rule;
+
+static Lookahead toAttribute(LayerProfile::Lookahead lookahead) {
+  switch (lookahead) {
+  case LayerProfile::Lookahead::Here:
+    return Lookahead::Here;
+  case LayerProfile::Lookahead::HalfBlock:
+    return Lookahead::HalfBlock;
+  case LayerProfile::Lookahead::Block:
+    return Lookahead::Block;
+  case LayerProfile::Lookahead::TwoBlocks:
+    return Lookahead::TwoBlocks;
+  }
+  llvm_unreachable("every lookahead is covered");
+}
+
+namespace {
+
+/// What is done to one layer, and why if that is not what was asked for.
+struct Decision {
+  LayerProfile choice;
+  std::string reason;
+};
+
+class MlpRewriter {
+public:
+  MlpRewriter(SymbolTable &symbols, MLIRContext *context)
+      : symbols(symbols), rewriter(context) {}
+
+  /// Why `mlp` cannot follow `choice`; empty if it can.
+  std::string refusal(MlpOp mlp, const LayerProfile &choice);
+  void rewrite(MlpOp mlp, const LayerProfile &choice);
+
+private:
+  WeightOp lowBitCopy(MlpOp mlp, int64_t bits);
+  Value selectRows(MlpOp mlp, const LayerProfile &choice);
+
+  SymbolTable &symbols;
+  IRRewriter rewriter;
+};
+
+} // namespace
+
+std::string MlpRewriter::refusal(MlpOp mlp, const LayerProfile &choice) {
+  if (choice.rule == Rule::Dense)
+    return {};
+  if (mlp.getActivation() != Activation::Relu)
+    return llvm::formatv("activation {0} is never exactly 0",
+                         stringifyActivation(mlp.getActivation()));
+  if (!choice.usesCopy())
+    return {};
+  if (!weightOf(mlp.getFc1(), symbols) ||
+      (mlp.getBias1() && !weightOf(mlp.getBias1(), symbols)))
+    return "fc1 is not a named weight that a copy can be made of";
+  return {};
+}
+
+/// The low-bit copy of fc1; one for MLPs that share their weights.
+WeightOp MlpRewriter::lowBitCopy(MlpOp mlp, int64_t bits) {
+  WeightOp fc1 = weightOf(mlp.getFc1(), symbols);
+  WeightOp bias =
+      mlp.getBias1() ? weightOf(mlp.getBias1(), symbols) : WeightOp();
+  auto tensor = cast<RankedTensorType>(fc1.getType());
+  auto type = LowBitType::get(rewriter.getContext(), tensor.getDimSize(0),
+                              tensor.getDimSize(1), bits);
+  auto none =
+      FlatSymbolRefAttr::get(rewriter.getContext(), DerivedAttr::kMissing);
+  auto source = DerivedAttr::get(rewriter.getContext(), DerivedKind::LowBit,
+                                 {FlatSymbolRefAttr::get(fc1),
+                                  bias ? FlatSymbolRefAttr::get(bias) : none,
+                                  none, none});
+  std::string name = (fc1.getSymName() + ".low_bit").str();
+  if (auto existing = symbols.lookup<WeightOp>(name);
+      existing && existing.getType() == type && existing.getSource() == source)
+    return existing;
+  OpBuilder::InsertionGuard guard(rewriter);
+  rewriter.setInsertionPointAfter(fc1);
+  auto copy =
+      WeightOp::create(rewriter, fc1.getLoc(), rewriter.getStringAttr(name),
+                       TypeAttr::get(type), source);
+  symbols.insert(copy);
+  return copy;
+}
+
+Value MlpRewriter::selectRows(MlpOp mlp, const LayerProfile &choice) {
+  Location loc = mlp.getLoc();
+  WeightOp weight = lowBitCopy(mlp, choice.bits);
+  auto type = cast<LowBitType>(weight.getType());
+  Value copy = GetWeightOp::create(rewriter, weight.getLoc(), type,
+                                   FlatSymbolRefAttr::get(weight));
+  auto x = cast<RankedTensorType>(mlp.getX().getType());
+  auto scores = x.clone(SmallVector<int64_t>{x.getDimSize(0), type.getRows()});
+  auto predict = PredictOp::create(
+      rewriter, loc, scores, TokenType::get(rewriter.getContext()), mlp.getX(),
+      ValueRange(copy), toAttribute(choice.lookahead));
+  auto set =
+      IndexSetType::get(rewriter.getContext(), type.getRows(), type.getRows());
+  return SelectCertifiedOp::create(
+      rewriter, loc, set, predict.getScores(), mlp.getX(), copy,
+      ValueRange(predict.getDone()),
+      rewriter.getF64FloatAttr(choice.kappa(type.getColumns())));
+}
+
+void MlpRewriter::rewrite(MlpOp mlp, const LayerProfile &choice) {
+  rewriter.setInsertionPoint(mlp);
+  Value rows = choice.usesCopy() ? selectRows(mlp, choice) : Value();
+  rewriter.replaceOpWithNewOp<SparseMlpOp>(
+      mlp, mlp.getType(), mlp.getX(), mlp.getFc1(), mlp.getBias1(),
+      mlp.getFc2(), mlp.getBias2(), rows, mlp.getActivation(),
+      /*skip_zeros=*/true);
+}
+
+namespace {
+
+struct SparsifyPass : public foresight::impl::SparsifyPassBase<SparsifyPass> {
+  using SparsifyPassBase::SparsifyPassBase;
+  explicit SparsifyPass(const Profile &profile) : given(profile) {
+    rule = "dense";
+  }
+
+  /// What the options say of a layer that no profile lists.
+  FailureOr<LayerProfile> choiceOfOptions() {
+    LayerProfile choice;
+    auto knownRule = llvm::StringSwitch<std::optional<Rule>>(rule)
+                         .Case("proof", Rule::Proof)
+                         .Case("margin", Rule::Margin)
+                         .Case("skip", Rule::Skip)
+                         .Case("dense", Rule::Dense)
+                         .Default(std::nullopt);
+    using Distance = LayerProfile::Lookahead;
+    auto knownLookahead = llvm::StringSwitch<std::optional<Distance>>(lookahead)
+                              .Case("here", Distance::Here)
+                              .Case("half_block", Distance::HalfBlock)
+                              .Case("block", Distance::Block)
+                              .Case("two_blocks", Distance::TwoBlocks)
+                              .Default(std::nullopt);
+    if (!knownRule)
+      return getOperation().emitError()
+             << "rule must be proof, margin, skip or dense, found '" << rule
+             << "'";
+    if (!knownLookahead)
+      return getOperation().emitError()
+             << "lookahead must be here, half_block, block or two_blocks, "
+                "found '"
+             << lookahead << "'";
+    choice.rule = *knownRule;
+    if (choice.usesCopy()) {
+      choice.bits = bits;
+      choice.lookahead = *knownLookahead;
+    }
+    if (choice.rule == Rule::Margin)
+      choice.margin = margin;
+    return choice;
+  }
+
+  LogicalResult readProfile(ArrayRef<MlpOp> mlps) {
+    if (!profile.empty()) {
+      Result<Profile> read = Profile::readFile(profile);
+      if (!read.ok())
+        return getOperation().emitError() << read.error().message;
+      given = std::move(*read);
+    }
+    if (!given || mlps.empty())
+      return success();
+    std::vector<int64_t> ffn;
+    for (MlpOp mlp : mlps)
+      ffn.push_back(
+          cast<RankedTensorType>(mlp->getOperand(1).getType()).getDimSize(0));
+    auto x = cast<RankedTensorType>(mlps.front()->getOperand(0).getType());
+    Status fits = given->checkModel(profile.empty() ? std::string("the profile")
+                                                    : profile.getValue(),
+                                    x.getDimSize(1), ffn);
+    if (!fits.ok())
+      return getOperation().emitError() << fits.error().message;
+    return success();
+  }
+
+  /// Rules that no run could keep are the user's to correct.
+  LogicalResult check(MlpOp mlp, int64_t layer, const LayerProfile &choice) {
+    auto error = [&] { return mlp.emitError() << "layer " << layer << ": "; };
+    if (choice.usesCopy() && (choice.bits < 2 || choice.bits > 8))
+      return error() << "a low-bit copy has 2 to 8 bits, found " << choice.bits;
+    if (choice.rule == Rule::Margin && !(choice.margin >= 0))
+      return error() << "a margin is not negative, found " << choice.margin;
+    if (choice.rule != Rule::Margin &&
+        choice.lookahead != LayerProfile::Lookahead::Here)
+      return error() << "rule " << StringRef(ruleName(choice.rule))
+                     << " proves what the MLP's own input gives and cannot "
+                        "look ahead from "
+                     << StringRef(lookaheadName(choice.lookahead))
+                     << "; use rule margin or lookahead here";
+    return success();
+  }
+
+  /// Leaves what was decided on the entry and tells whoever listens.
+  Attribute report(MlpOp mlp, int64_t layer, const Decision &decision) {
+    const LayerProfile &choice = decision.choice;
+    StringRef rule = ruleName(choice.rule);
+    Builder builder(&getContext());
+    auto fc1 = cast<RankedTensorType>(mlp.getFc1().getType());
+    NamedAttrList facts;
+    facts.set("layer", builder.getI64IntegerAttr(layer));
+    facts.set("rule", builder.getStringAttr(rule));
+    facts.set("neurons", builder.getI64IntegerAttr(fc1.getDimSize(0)));
+    if (choice.usesCopy()) {
+      facts.set("bits", builder.getI64IntegerAttr(choice.bits));
+      facts.set("kappa",
+                builder.getF64FloatAttr(choice.kappa(fc1.getDimSize(1))));
+      facts.set("lookahead", builder.getStringAttr(
+                                 StringRef(lookaheadName(choice.lookahead))));
+    }
+    if (!decision.reason.empty())
+      facts.set("reason", builder.getStringAttr(decision.reason));
+    auto opts = remark::RemarkOpts::name("sparsify").category("sparsity");
+    if (decision.reason.empty())
+      remark::passed(mlp.getLoc(), opts)
+          << remark::add("layer {0}: {1}", layer, rule);
+    else
+      remark::missed(mlp.getLoc(), opts)
+          << remark::add("layer {0}: stays dense", layer)
+          << remark::reason("{0}", decision.reason);
+    return facts.getDictionary(&getContext());
+  }
+
+  void setModelFact(ArrayRef<Decision> decisions) {
+    auto model = getOperation()->getAttrOfType<DictionaryAttr>(kModelAttr);
+    if (!model)
+      return;
+    StringRef sparsity = "none";
+    for (const Decision &decision : decisions) {
+      if (decision.choice.rule == Rule::Margin)
+        sparsity = "predicted";
+      else if (decision.choice.rule != Rule::Dense && sparsity == "none")
+        sparsity = "exact";
+    }
+    NamedAttrList facts(model);
+    facts.set("sparsity", StringAttr::get(&getContext(), sparsity));
+    getOperation()->setAttr(kModelAttr, facts.getDictionary(&getContext()));
+  }
+
+  void runOnOperation() override {
+    func::FuncOp decode = findEntry(getOperation(), "decode");
+    if (!decode) {
+      getOperation().emitError()
+          << "has no function with foresight.entry = \"decode\"; run "
+             "foresight-specialize-entries first";
+      return signalPassFailure();
+    }
+    SmallVector<MlpOp> mlps;
+    decode.walk([&](MlpOp op) { mlps.push_back(op); });
+    FailureOr<LayerProfile> fallback = choiceOfOptions();
+    if (failed(fallback) || failed(readProfile(mlps)))
+      return signalPassFailure();
+
+    SymbolTable symbols(getOperation());
+    MlpRewriter rewriter(symbols, &getContext());
+    SmallVector<Decision> decisions;
+    SmallVector<Attribute> reports;
+    for (auto [layer, mlp] : llvm::enumerate(mlps)) {
+      const LayerProfile *listed = given ? given->find(layer) : nullptr;
+      Decision decision{listed ? *listed : *fallback, {}};
+      if (failed(check(mlp, layer, decision.choice)))
+        return signalPassFailure();
+      decision.reason = rewriter.refusal(mlp, decision.choice);
+      if (!decision.reason.empty())
+        decision.choice = LayerProfile();
+      reports.push_back(report(mlp, layer, decision));
+      if (decision.choice.rule != Rule::Dense)
+        rewriter.rewrite(mlp, decision.choice);
+      decisions.push_back(std::move(decision));
+    }
+    decode->setAttr(kSparsityAttr, ArrayAttr::get(&getContext(), reports));
+    setModelFact(decisions);
+  }
+
+  std::optional<Profile> given;
+};
+
+} // namespace
+
+std::unique_ptr<Pass> foresight::createSparsifyPass(const Profile &profile) {
+  return std::make_unique<SparsifyPass>(profile);
+}
