@@ -16,8 +16,44 @@ static constexpr int64_t kRows = 32;
 /// Names a source that is missing.
 static constexpr const char *kNone = "none";
 
-Result<LowBitData> LowBitData::resolve(Resolver &resolver, WeightOp weight) {
+Result<LowBitData> LowBitData::resolve(Resolver &resolver, StringRef weight,
+                                       StringRef bias, StringRef gamma,
+                                       StringRef beta) {
   LowBitData data;
+  FORESIGHT_TRY(WeightOp source, resolver.lookup(weight));
+  FORESIGHT_TRY(data.weight, resolver.resolve(source));
+  data.rows = data.weight.rows;
+  data.columns = data.weight.columns;
+  if (data.columns > kMaxColumns)
+    return makeError(ErrorCode::Unsupported, "weight @", weight.str(), ": has ",
+                     data.columns,
+                     " columns; the error bound of a low-bit "
+                     "copy holds up to ",
+                     kMaxColumns, ". Compile with --sparsity=none");
+  std::vector<float> *vectors[] = {&data.bias, &data.gamma, &data.beta};
+  const int64_t sizes[] = {data.rows, data.columns, data.columns};
+  const StringRef symbols[] = {bias, gamma, beta};
+  for (int i = 0; i < 3; ++i) {
+    data.vectorKeys += ";";
+    if (symbols[i] == kNone)
+      continue;
+    FORESIGHT_TRY(WeightOp vectorOp, resolver.lookup(symbols[i]));
+    FORESIGHT_TRY(WeightData vector, resolver.resolve(vectorOp));
+    if (vector.rows * vector.columns != sizes[i])
+      return makeError(ErrorCode::BadInput, "weight @", symbols[i].str(),
+                       ": has ", vector.rows * vector.columns,
+                       " elements, but a low-bit copy of @", weight.str(),
+                       " needs ", sizes[i]);
+    vectors[i]->resize(static_cast<size_t>(sizes[i]));
+    FORESIGHT_CHECK(vector.readRows(0, vector.rows, vectors[i]->data()));
+    data.vectorKeys += vector.key();
+    for (const std::string &name : vector.tensorNames())
+      data.vectorNames.push_back(name);
+  }
+  return data;
+}
+
+Result<LowBitData> LowBitData::resolve(Resolver &resolver, WeightOp weight) {
   const std::string label = "weight @" + weight.getSymName().str();
   auto type = dyn_cast<LowBitType>(weight.getType());
   auto attr = dyn_cast<DerivedAttr>(weight.getSource());
@@ -25,40 +61,15 @@ Result<LowBitData> LowBitData::resolve(Resolver &resolver, WeightOp weight) {
       attr.getSources().size() != 4)
     return makeError(ErrorCode::BadInput, label,
                      ": a low-bit copy needs [weight, bias, gamma, beta]");
-  data.rows = type.getRows();
-  data.columns = type.getColumns();
+  ArrayRef<FlatSymbolRefAttr> sources = attr.getSources();
+  FORESIGHT_TRY(LowBitData data,
+                resolve(resolver, sources[0].getValue(), sources[1].getValue(),
+                        sources[2].getValue(), sources[3].getValue()));
+  if (data.rows != type.getRows() || data.columns != type.getColumns())
+    return makeError(ErrorCode::BadInput, label, ": is ", type.getRows(), " x ",
+                     type.getColumns(), " but its weight is ", data.rows, " x ",
+                     data.columns);
   data.bits = static_cast<int>(type.getBits());
-  if (data.columns > 16384)
-    return makeError(ErrorCode::Unsupported, label, ": has ", data.columns,
-                     " columns; the error bound of a low-bit copy holds up to "
-                     "16384. Compile with --sparsity=none");
-
-  FORESIGHT_TRY(WeightOp source,
-                resolver.lookup(attr.getSources()[0].getValue()));
-  FORESIGHT_TRY(data.weight, resolver.resolve(source));
-  if (data.weight.rows != data.rows || data.weight.columns != data.columns)
-    return makeError(ErrorCode::BadInput, label, ": is ", data.rows, " x ",
-                     data.columns, " but its weight is ", data.weight.rows,
-                     " x ", data.weight.columns);
-  std::vector<float> *vectors[] = {&data.bias, &data.gamma, &data.beta};
-  const int64_t sizes[] = {data.rows, data.columns, data.columns};
-  for (int i = 0; i < 3; ++i) {
-    StringRef symbol = attr.getSources()[i + 1].getValue();
-    data.vectorKeys += ";";
-    if (symbol == kNone)
-      continue;
-    FORESIGHT_TRY(WeightOp vectorOp, resolver.lookup(symbol));
-    FORESIGHT_TRY(WeightData vector, resolver.resolve(vectorOp));
-    if (vector.rows * vector.columns != sizes[i])
-      return makeError(ErrorCode::BadInput, label, ": @", symbol.str(), " has ",
-                       vector.rows * vector.columns, " elements, expected ",
-                       sizes[i]);
-    vectors[i]->resize(static_cast<size_t>(sizes[i]));
-    FORESIGHT_CHECK(vector.readRows(0, vector.rows, vectors[i]->data()));
-    data.vectorKeys += vector.key();
-    for (const std::string &name : vector.tensorNames())
-      data.vectorNames.push_back(name);
-  }
   return data;
 }
 

@@ -21,7 +21,16 @@ struct LowBitData {
   int64_t rows = 0, columns = 0;
   int bits = 0;
 
+  /// The error bound is derived for rows up to this long.
+  static constexpr int64_t kMaxColumns = 16384;
+
+  /// Of a `#foresight.derived<low_bit, ...>`.
   static Result<LowBitData> resolve(Resolver &resolver, WeightOp weight);
+  /// Of the symbols of its sources, "none" for what is missing; `bits` is left
+  /// to the caller.
+  static Result<LowBitData> resolve(Resolver &resolver, llvm::StringRef weight,
+                                    llvm::StringRef bias, llvm::StringRef gamma,
+                                    llvm::StringRef beta);
 
   std::string key() const;
   std::vector<std::string> tensorNames() const;

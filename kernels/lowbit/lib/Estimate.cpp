@@ -24,15 +24,16 @@ double positive(double mean, double deviation) {
 } // namespace
 
 Density lowbit::expectedDensity(const RecordView &record, double kappa,
-                                int64_t begin, int64_t end) {
+                                const Inputs &inputs) {
   const auto columns = static_cast<double>(record.getColumns());
   const double radius = std::sqrt(columns);
   const double residual =
       radius * kPeak /
       (activationMax(record.getColumns(), record.getBits()) * std::sqrt(12.0));
   Density sum{0, 0};
-  for (int64_t i = begin; i < end; ++i) {
-    const double bias = record.bias(i), error = record.error(i),
+  for (int64_t i = 0; i < record.getRows(); ++i) {
+    const double shift = inputs.shift.empty() ? 0 : inputs.shift[i];
+    const double bias = record.bias(i) + shift, error = record.error(i),
                  norm = record.norm(i);
     if (!std::isfinite(bias) || !std::isfinite(error)) {
       sum.active += 0.5;
@@ -40,15 +41,11 @@ Density lowbit::expectedDensity(const RecordView &record, double kappa,
       continue;
     }
     // The best scale makes the error orthogonal to the rounded row.
-    sum.active += positive(bias, std::hypot(norm, error));
+    sum.active += positive(bias, inputs.spread * std::hypot(norm, error));
     sum.kept += positive(bias + kappa * error * radius + norm * residual +
                              record.slack(i),
-                         norm);
+                         inputs.spread * norm);
   }
-  const auto count = static_cast<double>(end - begin);
+  const auto count = static_cast<double>(record.getRows());
   return {sum.active / count, sum.kept / count};
-}
-
-Density lowbit::expectedDensity(const RecordView &record, double kappa) {
-  return expectedDensity(record, kappa, 0, record.getRows());
 }

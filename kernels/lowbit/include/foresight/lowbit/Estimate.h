@@ -4,6 +4,8 @@
 
 #include "foresight/lowbit/Pack.h"
 
+#include <span>
+
 namespace foresight::lowbit {
 
 struct Density {
@@ -11,15 +13,21 @@ struct Density {
   double kept;   ///< expected share that the test keeps
 };
 
-/// Expects x to be uniform on the sphere of radius sqrt(columns), where the
-/// pre-activation of neuron i is close to normal with mean bias[i] and standard
-/// deviation |w_i|. Text is not like that: real shares are mostly lower, so
-/// this is for choosing bits, never for a promise.
-Density expectedDensity(const RecordView &record, double kappa);
+/// What is assumed of x. The pre-activation of a neuron with folded row v and
+/// folded bias b is taken as normal with mean b + shift and standard deviation
+/// spread * |v|.
+struct Inputs {
+  /// 1: x is uniform on the sphere of radius sqrt(columns), which is exact for
+  /// random weights. Less where much of x is the same for all inputs.
+  double spread = 1;
+  /// v . (mean of x), one a row; empty for 0.
+  std::span<const double> shift;
+};
 
-/// The same for rows [begin, end) alone, so that a sample can be enough.
-Density expectedDensity(const RecordView &record, double kappa, int64_t begin,
-                        int64_t end);
+/// The expected shares for all rows. Real inputs follow no such model: this is
+/// for choosing bits, never for a promise.
+Density expectedDensity(const RecordView &record, double kappa,
+                        const Inputs &inputs = {});
 
 } // namespace foresight::lowbit
 #endif
