@@ -134,8 +134,9 @@ OrderedJson BenchReport::json() const {
         {"tokens_per_second", double(promptTokens) / medianOf(promptSeconds)}}},
       {"tokens", tokens},
       {"repeat", repeat}};
-  for (const DecodeBench &decode : decodes)
-    out[decode.dense ? "dense" : "sparse"] = decodeJson(decode);
+  out["decode"] = decodeJson(decodes.back());
+  if (decodes.size() > 1)
+    out["decode_dense"] = decodeJson(decodes.front());
   if (manifest.model.synthetic)
     out["note"] = kSyntheticNote;
   return out;

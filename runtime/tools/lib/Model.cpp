@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 namespace foresight::tools {
 
@@ -44,7 +45,9 @@ Result<std::string> bundlePath(const Args &args) {
       return makeError(ErrorCode::Usage, "unexpected argument '",
                        args.positional[0],
                        "': this program carries its model itself");
-    return std::string(kSelf);
+    std::error_code ignored;
+    const auto path = std::filesystem::read_symlink(kSelf, ignored);
+    return ignored ? std::string(kSelf) : path.string();
   }
   if (args.positional.empty())
     return makeError(ErrorCode::Usage, "which bundle? Name a .fsb file that "

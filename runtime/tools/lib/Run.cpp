@@ -127,9 +127,9 @@ Status run(const Args &args) {
   FORESIGHT_TRY(GenerateOptions options, generateOptions(args));
   FORESIGHT_TRY(const std::string outputName,
                 args.choice("output", {"text", "ids", "json"}));
-  const Output output = outputName == "text"  ? Output::Text
-                        : outputName == "ids" ? Output::Ids
-                                              : Output::Json;
+  Output output = outputName == "text"  ? Output::Text
+                  : outputName == "ids" ? Output::Ids
+                                        : Output::Json;
   FORESIGHT_TRY(const std::string prompt, promptText(args));
   FORESIGHT_TRY(Model model, loadModel(args));
   Session &session = *model.session;
@@ -140,6 +140,8 @@ Status run(const Args &args) {
   // Ids need no tokenizer unless text is asked for.
   std::optional<text::Tokenizer> tokenizer;
   const bool hasTokenizer = !model.bundle->tokenizer().empty();
+  if (!hasTokenizer && args.has("ids") && !args.has("output"))
+    output = Output::Ids;
   if (hasTokenizer || output == Output::Text || !args.has("ids") ||
       !options.stop.empty()) {
     FORESIGHT_TRY(tokenizer, model.tokenizer());
@@ -151,7 +153,7 @@ Status run(const Args &args) {
     FORESIGHT_TRY(ids, tokenizer->encode(prompt, !args.has("no-special")));
   }
 
-  const bool quiet = args.has("quiet");
+  const bool stats = args.has("stats");
   if (args.has("echo") && output == Output::Text)
     std::fputs(tokenizer->decode(ids, /*skipSpecial=*/true).c_str(), stdout);
   bool first = true;
@@ -170,8 +172,8 @@ Status run(const Args &args) {
     first = false;
     return flushOutput();
   };
-  // Measuring stages takes a clock reading each, which only the summary needs.
-  if (!quiet || output == Output::Json)
+  // Measuring stages takes a clock reading each, which only numbers need.
+  if (stats || output == Output::Json)
     session.startTrace();
   SessionModel source(session);
   FORESIGHT_TRY(
@@ -185,14 +187,13 @@ Status run(const Args &args) {
   else
     std::printf("\n");
   FORESIGHT_CHECK(flushOutput());
-  if (!quiet) {
-    if (made.finish == Finish::Capacity)
-      std::fprintf(stderr,
-                   "the sequence is full: the bundle holds %lld tokens "
-                   "(foresight-compile --max-seq)\n",
-                   static_cast<long long>(session.capacity()));
+  if (made.finish == Finish::Capacity)
+    std::fprintf(stderr,
+                 "the sequence is full: the bundle holds %lld tokens "
+                 "(foresight-compile --max-seq)\n",
+                 static_cast<long long>(session.capacity()));
+  if (stats)
     summary.print();
-  }
   return {};
 }
 
@@ -201,8 +202,7 @@ Status run(const Args &args) {
 Command runCommand() {
   return {
       {"run", "generate text", "[BUNDLE] [OPTIONS]",
-       "Streams the continuation of a prompt to standard output; a summary "
-       "goes to stderr.\n"
+       "Streams the continuation of a prompt to standard output.\n"
        "The prompt is --prompt, --prompt-file, --ids, or standard input. "
        "Special tokens written\nin it (</s>) are special. --output=ids "
        "gives ids with commas between; --output=json one\nobject a token "
@@ -229,7 +229,8 @@ Command runCommand() {
            {"dense", nullptr, "read all weights: decode_dense"},
            {"output", "text|ids|json", "what to print (default: text)"},
            {"echo", nullptr, "print the prompt first (text only)"},
-           {"quiet", nullptr, "no summary"},
+           {"stats", nullptr,
+            "also tell, on stderr, tokens/s and weight bytes read a token"},
        })},
       run};
 }
