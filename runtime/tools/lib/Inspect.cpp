@@ -84,20 +84,22 @@ void printStages(const Manifest &manifest, const EntryInfo &entry) {
               "whatever the data\n",
               entry.name.c_str(), entry.stages.size(),
               (long long)entry.maxTokens, bytesText(double(bytes)).c_str());
-  Table table({"stage", "kernel", "units", "after", "weights", "+ a count",
-               "reads", "writes"});
-  for (const StageInfo &stage : entry.stages) {
+  Table table({"#", "stage", "kernel", "units", "after", "weights", "+ a count",
+               "reads", "-> writes"},
+              "rllrrrrll");
+  for (size_t i = 0; i < entry.stages.size(); ++i) {
+    const StageInfo &stage = entry.stages[i];
     const KernelInfo &kernel = manifest.kernels[stage.kernel];
     std::string after;
     for (const int64_t index : stage.after)
       after += (after.empty() ? "" : ",") + std::to_string(index);
-    table.add({stage.name,
+    table.add({std::to_string(i), stage.name,
                kernel.library.empty() ? kernel.name : kernel.library,
                unitsText(stage), after.empty() ? "-" : after,
                bytesText(double(stage.weightBytes)),
                stage.counts < 0 ? "-" : bytesText(double(stage.countBytes)),
                bufferNames(manifest, stage.reads),
-               bufferNames(manifest, stage.writes)});
+               "-> " + bufferNames(manifest, stage.writes)});
   }
   std::printf("%s", table.text().c_str());
 }
@@ -119,7 +121,8 @@ void printRest(const Manifest &manifest) {
   }
   std::printf("\nbuffers (work buffers share an arena of %s)\n",
               bytesText(double(manifest.arenaBytes)).c_str());
-  Table buffers({"buffer", "kind", "element", "rows", "columns", "bytes"});
+  Table buffers({"buffer", "kind", "element", "rows", "columns", "bytes"},
+                "lll");
   for (const BufferInfo &buffer : manifest.buffers)
     buffers.add({buffer.name, std::string(bufferKindName(buffer.kind)),
                  std::string(elementName(buffer.element)),
@@ -131,7 +134,7 @@ void printRest(const Manifest &manifest) {
   for (const WeightInfo &weight : manifest.weights)
     total += weight.bytes;
   std::printf("\nweights (%s)\n", bytesText(double(total)).c_str());
-  Table weights({"weight", "element", "shape", "bytes", "from"});
+  Table weights({"weight", "element", "shape", "bytes", "from"}, "lllrl");
   for (const WeightInfo &weight : manifest.weights) {
     std::string element(elementName(weight.element));
     if (weight.bits)

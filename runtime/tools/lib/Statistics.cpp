@@ -52,7 +52,8 @@ std::string Table::text() const {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
       const std::string pad(widths[i] - row[i].size(), ' ');
-      line += i == 0 ? row[i] + pad : "  " + pad + row[i];
+      const bool left = i < align.size() && align[i] == 'l';
+      line += (i == 0 ? "" : "  ") + (left ? row[i] + pad : pad + row[i]);
     }
     out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }

@@ -22,14 +22,18 @@ std::string percent(double share, int digits = 1);
 /// "12.3 MB", "1.23 GB": powers of ten.
 std::string bytesText(double bytes);
 
-/// Columns aligned: the first to the left, the others to the right.
+/// Columns aligned: `align` has an l or r for each, and r for those beyond it.
 class Table {
 public:
-  explicit Table(std::vector<std::string> header) { rows.push_back(header); }
+  explicit Table(std::vector<std::string> header, std::string align = "l")
+      : align(std::move(align)) {
+    rows.push_back(std::move(header));
+  }
   void add(std::vector<std::string> row) { rows.push_back(std::move(row)); }
   std::string text() const;
 
 private:
+  std::string align;
   std::vector<std::vector<std::string>> rows;
 };
 
