@@ -333,18 +333,23 @@ float TestModel::projected(int32_t id, int64_t position, int64_t c) const {
 }
 
 std::string temporaryPath(const std::string &name) {
-  static const std::filesystem::path folder = [] {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "foresight-XXXXXX").string();
-    if (!mkdtemp(pattern.data()))
-      ADD_FAILURE() << "no temporary folder";
-    std::atexit([] {
+  struct Folder {
+    Folder() {
+      std::string pattern =
+          (std::filesystem::temp_directory_path() / "foresight-XXXXXX")
+              .string();
+      if (!mkdtemp(pattern.data()))
+        ADD_FAILURE() << "no temporary folder";
+      path = pattern;
+    }
+    ~Folder() {
       std::error_code ignored;
-      std::filesystem::remove_all(temporaryPath(""), ignored);
-    });
-    return std::filesystem::path(pattern);
-  }();
-  return (folder / name).string();
+      std::filesystem::remove_all(path, ignored);
+    }
+    std::filesystem::path path;
+  };
+  static const Folder folder;
+  return (folder.path / name).string();
 }
 
 void writeFile(const std::string &path, const std::string &bytes) {
