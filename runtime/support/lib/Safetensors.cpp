@@ -139,6 +139,34 @@ Status Safetensors::add(const std::string &path) {
   return {};
 }
 
+/// Fails if a file of a model folder is a link to a place outside it: a folder
+/// from somebody else must not choose what else is read. The Hugging Face hub
+/// links MODEL/snapshots/REVISION/FILE to MODEL/blobs/HASH; that is allowed.
+static Status checkInside(const std::filesystem::path &folder,
+                          const std::filesystem::path &file) {
+  namespace fs = std::filesystem;
+  std::error_code failure;
+  const fs::path realFile = fs::canonical(file, failure);
+  if (failure)
+    return {}; // it is not there: opening it says so
+  const fs::path realFolder =
+      fs::canonical(folder.empty() ? "." : folder, failure);
+  auto isUnder = [&](const fs::path &outer) {
+    return std::mismatch(outer.begin(), outer.end(), realFile.begin(),
+                         realFile.end())
+               .first == outer.end();
+  };
+  if (failure || isUnder(realFolder))
+    return {};
+  const fs::path snapshots = realFolder.parent_path();
+  if (snapshots.filename() == "snapshots" &&
+      isUnder(snapshots.parent_path() / "blobs"))
+    return {};
+  return makeError(ErrorCode::BadInput, file.string(), ": is a link to ",
+                   realFile.string(),
+                   ", outside the model's folder; copy the file into it");
+}
+
 Result<Safetensors> Safetensors::openFile(const std::string &path) {
   Safetensors set;
   set.source = path;
@@ -168,8 +196,10 @@ Result<Safetensors> Safetensors::openIndex(const std::string &path) {
                        "'; a shard must be a file beside the index");
     shards.insert(shard);
   }
-  for (const std::string &shard : shards)
+  for (const std::string &shard : shards) {
+    FORESIGHT_CHECK(checkInside(folder, folder / shard));
     FORESIGHT_CHECK(set.add((folder / shard).string()));
+  }
   for (const auto &[name, value] : map->items()) {
     const TensorInfo *tensor = set.find(name);
     const std::string shard =
@@ -193,8 +223,10 @@ Result<Safetensors> Safetensors::openFolder(const std::string &folder) {
   const fs::path base(folder);
   if (fs::exists(base / "model.safetensors.index.json", failure))
     return openIndex((base / "model.safetensors.index.json").string());
-  if (fs::exists(base / "model.safetensors", failure))
+  if (fs::exists(base / "model.safetensors", failure)) {
+    FORESIGHT_CHECK(checkInside(base, base / "model.safetensors"));
     return openFile((base / "model.safetensors").string());
+  }
 
   std::vector<std::string> found;
   for (fs::directory_iterator it(folder, failure), end; !failure && it != end;
@@ -204,8 +236,10 @@ Result<Safetensors> Safetensors::openFolder(const std::string &folder) {
   if (failure)
     return makeError(ErrorCode::BadInput, folder,
                      ": cannot be listed: ", failure.message());
-  if (found.size() == 1)
+  if (found.size() == 1) {
+    FORESIGHT_CHECK(checkInside(base, found.front()));
     return openFile(found.front());
+  }
   if (found.empty())
     return makeError(ErrorCode::BadInput, folder,
                      ": has no *.safetensors file");

@@ -159,4 +159,31 @@ TEST_F(SafetensorsTest, RefusesTheSameTensorInTwoShards) {
   EXPECT_THAT(file.error().message, HasSubstr("'a' is also in"));
 }
 
+TEST_F(SafetensorsTest, LinksOutOfTheFolderAreRefusedButForTheHubsOwn) {
+  namespace fs = std::filesystem;
+  SafetensorsWriter writer;
+  writer.add("a", {1}, {1});
+  for (const char *name : {"model/snapshots/1", "model/blobs", "other"})
+    fs::create_directories(folder / name);
+  folder.write("model/blobs/hash", writer.bytes());
+  folder.write("other/file", writer.bytes());
+  const std::string snapshot = folder / "model/snapshots/1";
+  const std::string link = snapshot + "/model.safetensors";
+
+  fs::create_symlink("../../blobs/hash", link);
+  auto file = Safetensors::openFolder(snapshot);
+  EXPECT_TRUE(file.ok()) << file.error().message;
+
+  for (bool sharded : {false, true}) {
+    fs::remove(link);
+    fs::create_symlink("../../../other/file", link);
+    if (sharded)
+      folder.write("model/snapshots/1/model.safetensors.index.json",
+                   R"({"weight_map":{"a":"model.safetensors"}})");
+    file = Safetensors::openFolder(snapshot);
+    ASSERT_FALSE(file.ok());
+    EXPECT_THAT(file.error().message, HasSubstr("outside the model's folder"));
+  }
+}
+
 } // namespace
