@@ -12,6 +12,7 @@
 #include "mlir/Pass/PassManager.h"
 
 #include <filesystem>
+#include <map>
 #include <unistd.h>
 
 using namespace foresight;
@@ -44,6 +45,10 @@ Status Compilation::run() {
     if (error)
       return makeError(ErrorCode::Resource, options.dump,
                        ": cannot make this folder: ", error.message());
+  }
+  if (options.emit >= Emit::Bundle) {
+    // Found out before the work, not after it.
+    FORESIGHT_CHECK(AtomicFile::create(options.output));
   }
   FORESIGHT_CHECK(import());
   if (options.emit == Emit::Onnx)
@@ -86,6 +91,76 @@ Status Compilation::runPipeline(
   return {};
 }
 
+/// "3..5", or "4" where all are the same.
+static std::string rangeText(int64_t least, int64_t most) {
+  return least == most ? std::to_string(least)
+                       : std::to_string(least) + ".." + std::to_string(most);
+}
+
+Status Compilation::chooseProfile() {
+  if (options.sparsity == Sparsity::None)
+    return {};
+  std::optional<Profile> given;
+  if (!options.profile.empty()) {
+    FORESIGHT_TRY(given, Profile::readFile(options.profile));
+    FORESIGHT_TRY(ModelFacts facts, getModelFacts(*module));
+    FORESIGHT_CHECK(
+        given->checkModel(options.profile, facts.hiddenSize, facts.ffnDim));
+  }
+  DeriveOptions deriveOptions;
+  deriveOptions.sparsity = options.sparsity;
+  deriveOptions.margin = options.margin;
+  FORESIGHT_TRY(
+      DerivedProfile derived,
+      deriveProfile(*module, deriveOptions, given ? &*given : nullptr));
+  if (options.explain)
+    explainProfile(derived);
+  std::map<LayerProfile::Rule, int64_t> rules;
+  int64_t least = 8, most = 0;
+  for (const auto &[layer, choice] : derived.profile.layers) {
+    ++rules[choice.rule];
+    if (choice.usesCopy()) {
+      least = std::min(least, choice.bits);
+      most = std::max(most, choice.bits);
+    }
+  }
+  if (rules[LayerProfile::Rule::Dense] ==
+      static_cast<int64_t>(derived.profile.layers.size())) {
+    printWarning(options.inputName() +
+                 ": no layer can be made sparse, so the bundle is dense; only "
+                 "ReLU has neurons that are exactly zero");
+    return {};
+  }
+  std::string text;
+  for (const auto &[rule, count] : rules)
+    if (count > 0)
+      text += (text.empty() ? "" : ", ") + std::to_string(count) +
+              (count == 1 ? " layer " : " layers ") +
+              std::string(ruleName(rule));
+  if (most > 0)
+    text += "; copies of " + rangeText(least, most) + " bits";
+  progress.note(text);
+  profile = std::move(derived.profile);
+  return {};
+}
+
+/// What was considered for each layer, best first.
+void Compilation::explainProfile(const DerivedProfile &derived) {
+  for (const auto &[layer, considered] : llvm::enumerate(derived.considered))
+    for (const LayerEstimate &estimate : considered) {
+      const LayerProfile *chosen = derived.profile.find(layer);
+      char text[160];
+      snprintf(text, sizeof text,
+               "layer %zu: %s, %lld bits: %.1f %% of neurons active, %.1f %% "
+               "kept, %.1f %% of the dense MLP read%s",
+               layer, std::string(ruleName(estimate.choice.rule)).c_str(),
+               static_cast<long long>(estimate.choice.bits),
+               estimate.active * 100, estimate.kept * 100, estimate.share * 100,
+               chosen && *chosen == estimate.choice ? " (chosen)" : "");
+      progress.note(text);
+    }
+}
+
 Status Compilation::schedule() {
   // A module from an .mlir file may be past some phases.
   if (!module->getOps<KernelOp>().empty())
@@ -99,11 +174,13 @@ Status Compilation::schedule() {
       return makeError(ErrorCode::Usage, "--max-seq=", options.maxSeq, ": ",
                        options.inputName(), " has positions for ", facts.maxSeq,
                        " tokens");
-    progress.phase("sparsify", "");
+    progress.phase("sparsify", nameOf(options.sparsity));
     FORESIGHT_CHECK(runPipeline("prepare", buildPreparePipeline, pipeline));
+    FORESIGHT_CHECK(chooseProfile());
+    pipeline.profile = profile;
     FORESIGHT_CHECK(runPipeline("entries", buildEntriesPipeline, pipeline));
   }
-  progress.phase("schedule", "");
+  progress.phase("schedule", "stages for " + options.target);
   return runPipeline("schedule", buildSchedulePipeline, pipeline);
 }
 

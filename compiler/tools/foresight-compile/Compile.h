@@ -37,6 +37,8 @@ private:
 
   // Compile.cpp
   Status schedule();
+  Status chooseProfile();
+  void explainProfile(const DerivedProfile &derived);
   Status runPipeline(
       const std::string &name,
       llvm::function_ref<void(mlir::OpPassManager &, const PipelineOptions &)>
@@ -71,8 +73,8 @@ private:
   bool fromModel = true;
   bool scheduled = false;
   std::string tokenizer; ///< tokenizer.json, empty if none
-  Profile profile;
-  bool sparse = false;
+  /// How each layer is made sparse; none in a dense bundle.
+  std::optional<Profile> profile;
 };
 
 } // namespace foresight

@@ -44,7 +44,7 @@ void DiagnosticCollector::handle(Diagnostic &diagnostic) {
       errors.push_back("  " + placeOf(note.getLocation()) + note.str());
     return;
   case DiagnosticSeverity::Warning:
-    fprintf(stderr, "foresight-compile: warning: %s\n", text.c_str());
+    printWarning(text);
     return;
   case DiagnosticSeverity::Remark:
     if (explain)
@@ -75,4 +75,8 @@ void foresight::printError(const Error &error) {
       text += "  ";
   }
   fprintf(stderr, "foresight-compile: error: %s\n", text.c_str());
+}
+
+void foresight::printWarning(const std::string &text) {
+  fprintf(stderr, "foresight-compile: warning: %s\n", text.c_str());
 }

@@ -32,6 +32,7 @@ private:
 
 /// "foresight-compile: error: MESSAGE" on stderr; further lines are indented.
 void printError(const Error &error);
+void printWarning(const std::string &text);
 
 } // namespace foresight
 #endif

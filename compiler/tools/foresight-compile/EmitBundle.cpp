@@ -76,9 +76,9 @@ Status Compilation::emitBundle() {
     FORESIGHT_CHECK(writer.section(SectionKind::kCode, variant.name, object));
   if (!tokenizer.empty())
     FORESIGHT_CHECK(writer.section(SectionKind::kTokenizer, "", tokenizer));
-  if (sparse)
+  if (profile)
     FORESIGHT_CHECK(
-        writer.section(SectionKind::kProfile, "", profile.toJson()));
+        writer.section(SectionKind::kProfile, "", profile->toJson()));
 
   progress.phase("weights", bytesText(packing.bytes()));
   PackingOptions packingOptions;

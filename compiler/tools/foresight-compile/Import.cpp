@@ -49,7 +49,6 @@ Status Compilation::import() {
   std::error_code error;
   const std::string &input = options.input;
   ImportOptions importOptions;
-  importOptions.maxSeq = options.maxSeq;
   if (!options.shape.empty()) {
     progress.phase("import", options.shape + ", synthetic weights: speed only");
     ShapeOptions shape;
@@ -72,6 +71,11 @@ Status Compilation::import() {
     progress.phase("import", onnx);
     FORESIGHT_CHECK(importOnnxFile(onnx));
   }
+  if (options.emit == Emit::Onnx && module->getOps<onnx::GraphOp>().empty())
+    return makeError(ErrorCode::Usage,
+                     "--emit=onnx shows the graph of an ONNX "
+                     "file, which ",
+                     options.inputName(), " is not");
   if (options.shape.empty()) {
     FORESIGHT_TRY(tokenizer, readTokenizer(folderOf(input)));
   }
@@ -90,17 +94,6 @@ Status Compilation::importMlir() {
   return {};
 }
 
-#ifndef FORESIGHT_WITH_ONNX
-Status Compilation::importOnnxFile(const std::string &path) {
-  return makeError(ErrorCode::Unsupported, path,
-                   ": this build cannot read ONNX files");
-}
-
-Status Compilation::raiseGraph() {
-  return makeError(ErrorCode::Unsupported, options.input,
-                   ": this build cannot raise a graph");
-}
-#else
 Status Compilation::importOnnxFile(const std::string &path) {
   FailureOr<OwningOpRef<ModuleOp>> imported = importOnnx(context, path);
   if (failed(imported))
@@ -130,15 +123,12 @@ Status Compilation::raiseGraph() {
     return {};
   progress.phase("raise", "the graph to a decoding step");
   RaiseOptions raiseOptions;
-  raiseOptions.maxSeq = options.maxSeq;
   raiseOptions.explain = options.explain;
   if (failed(raise(*module, raiseOptions)))
     return diagnostics.take(ErrorCode::Unsupported,
                             options.input + ": is not an OPT model");
   return {};
 }
-
-#endif // FORESIGHT_WITH_ONNX
 
 Status Compilation::describeModel() {
   FORESIGHT_TRY(ModelFacts facts, getModelFacts(*module));

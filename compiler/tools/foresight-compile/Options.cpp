@@ -93,13 +93,6 @@ const std::vector<std::pair<std::string, Sparsity>> sparsities = {
     {"exact", Sparsity::Exact},
     {"predicted", Sparsity::Predicted}};
 
-std::string nameOf(Sparsity sparsity) {
-  for (const auto &[name, value] : sparsities)
-    if (value == sparsity)
-      return name;
-  return "";
-}
-
 class Parser {
 public:
   Result<CompileOptions> parse(const std::vector<std::string> &arguments) {
@@ -226,6 +219,13 @@ private:
 };
 
 } // namespace
+
+std::string foresight::nameOf(Sparsity sparsity) {
+  for (const auto &[name, value] : sparsities)
+    if (value == sparsity)
+      return name;
+  return "";
+}
 
 std::vector<std::pair<std::string, std::string>>
 CompileOptions::record() const {

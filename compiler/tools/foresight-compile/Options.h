@@ -49,5 +49,8 @@ Result<CompileOptions> parseOptions(const std::vector<std::string> &arguments);
 
 std::string usageText();
 
+/// As --sparsity takes it.
+std::string nameOf(Sparsity sparsity);
+
 } // namespace foresight
 #endif
