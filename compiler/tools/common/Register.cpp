@@ -3,6 +3,7 @@
 #include "Register.h"
 
 #include "foresight/Conversion/ForesightToCpu/ForesightToCpu.h"
+#include "foresight/Conversion/ForesightToGpu/ForesightToGpu.h"
 #include "foresight/Dialect/Foresight.h"
 #include "foresight/Import/Onnx/Onnx.h"
 #include "foresight/Pipelines/Pipelines.h"
@@ -13,6 +14,7 @@
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -24,7 +26,7 @@ void foresight::registerForesightDialects(mlir::DialectRegistry &registry) {
   registry.insert<ForesightDialect, onnx::OnnxDialect>();
   registry.insert<mlir::arith::ArithDialect, mlir::cf::ControlFlowDialect,
                   mlir::func::FuncDialect, mlir::LLVM::LLVMDialect,
-                  mlir::math::MathDialect, mlir::memref::MemRefDialect,
+                  mlir::math::MathDialect, mlir::memref::MemRefDialect, mlir::NVVM::NVVMDialect,
                   mlir::scf::SCFDialect, mlir::vector::VectorDialect>();
 }
 
@@ -34,4 +36,5 @@ void foresight::registerForesightPasses() {
   registerForesightTransformsPasses();
   registerForesightPipelines();
   registerForesightToCpuPasses();
+  registerForesightToGpuPasses();
 }

@@ -1,0 +1,187 @@
+//===- ForesightToGpu.cpp - Scheduled kernels to PTX entries --------------===//
+
+#include "foresight/Conversion/ForesightToGpu/ForesightToGpu.h"
+
+#include "GpuKernel.h"
+
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/Passes.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace foresight;
+
+namespace {
+
+constexpr llvm::StringLiteral kSharedName = "shared_memory";
+/// NVPTX's number for shared memory.
+constexpr unsigned kSharedSpace = 3;
+
+/// Memory of a block; how much is said at the launch.
+void declareShared(OpBuilder &b, Location loc) {
+  auto type = LLVM::LLVMArrayType::get(b.getI8Type(), 0);
+  LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/false,
+                         LLVM::Linkage::External, kSharedName, Attribute(),
+                         /*alignment=*/16, kSharedSpace);
+}
+
+void emitEntry(OpBuilder &b, const GpuPlan &plan) {
+  OpBuilder::InsertionGuard guard(b);
+  KernelOp kernel = plan.kernel;
+  Location loc = kernel.getLoc();
+  MLIRContext *ctx = b.getContext();
+  Block &body = kernel.getBody().front();
+  int64_t pointers = body.getNumArguments() +
+                     body.getTerminator()->getNumOperands() +
+                     plan.launch.hasCounts + 1;
+  SmallVector<Type> types(pointers, LLVM::LLVMPointerType::get(ctx));
+  auto function = LLVM::LLVMFuncOp::create(
+      b, loc, gpuEntryName(kernel.getSymName()),
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(ctx), types));
+  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(),
+                    b.getUnitAttr());
+  function->setAttr(
+      NVVM::NVVMDialect::getMaxntidAttrName(),
+      b.getDenseI32ArrayAttr({static_cast<int32_t>(plan.launch.threads)}));
+  if (plan.launch.blocksPerSm > 1)
+    function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                      b.getI32IntegerAttr(plan.launch.blocksPerSm));
+  b.setInsertionPointToStart(function.addEntryBlock(b));
+
+  GpuCode code(b, loc, plan.launch.threads);
+  code.readIndices();
+  Value shared = LLVM::AddressOfOp::create(
+      b, loc, LLVM::LLVMPointerType::get(ctx, kSharedSpace), kSharedName);
+  shared = LLVM::AddrSpaceCastOp::create(b, loc, code.pointerType(), shared);
+  GpuFrame frame(code, plan, function.getArguments(), shared);
+  switch (plan.body) {
+  case GpuBody::Rows:
+    emitRows(frame);
+    break;
+  case GpuBody::RowProduct:
+    emitRowProduct(frame);
+    break;
+  case GpuBody::ColumnProduct:
+    emitColumnProduct(frame);
+    break;
+  case GpuBody::Attention:
+    emitGpuAttention(frame);
+    break;
+  }
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+}
+
+LogicalResult emitEntries(ModuleOp scheduled, ModuleOp target) {
+  OpBuilder b(target.getBodyRegion());
+  b.setInsertionPointToEnd(target.getBody());
+  declareShared(b, target.getLoc());
+  for (KernelOp kernel : scheduled.getOps<KernelOp>()) {
+    if (kernel.getLibraryAttr())
+      continue;
+    FailureOr<GpuPlan> plan = planGpuKernel(kernel);
+    if (failed(plan))
+      return failure();
+    emitEntry(b, *plan);
+  }
+  return success();
+}
+
+/// exp and erf as polynomials: device libraries are not linked.
+struct ExpandGpuMathPass
+    : PassWrapper<ExpandGpuMathPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandGpuMathPass)
+  StringRef getArgument() const final { return "foresight-expand-gpu-math"; }
+  StringRef getDescription() const final {
+    return "Replace exp and erf by polynomials";
+  }
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    populateMathPolynomialApproximationPatterns(patterns, [](StringRef op) {
+      return op == math::ExpOp::getOperationName() ||
+             op == math::ErfOp::getOperationName();
+    });
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+
+void buildLowering(OpPassManager &pm) {
+  pm.addPass(std::make_unique<ExpandGpuMathPass>());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createSCFToControlFlowPass());
+  pm.addPass(createConvertVectorToLLVMPass());
+  pm.addPass(createConvertMathToLLVMPass());
+  pm.addPass(createArithToLLVMConversionPass());
+  pm.addPass(createConvertControlFlowToLLVMPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
+struct ForesightToGpuPass
+    : PassWrapper<ForesightToGpuPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ForesightToGpuPass)
+  StringRef getArgument() const final { return "foresight-to-gpu"; }
+  StringRef getDescription() const final {
+    return "Lower the kernels of a scheduled module to GPU entries in the LLVM "
+           "dialect, and drop everything else";
+  }
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<arith::ArithDialect, cf::ControlFlowDialect,
+                    LLVM::LLVMDialect, math::MathDialect, NVVM::NVVMDialect,
+                    scf::SCFDialect, vector::VectorDialect>();
+  }
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    OwningOpRef<ModuleOp> lowered = ModuleOp::create(module.getLoc());
+    OpPassManager pm(ModuleOp::getOperationName());
+    buildLowering(pm);
+    if (failed(emitEntries(module, *lowered)))
+      return signalPassFailure();
+    module.getBodyRegion().takeBody(lowered->getBodyRegion());
+    if (failed(runPipeline(pm, module)))
+      signalPassFailure();
+  }
+};
+
+} // namespace
+
+std::string foresight::gpuEntryName(StringRef kernel) {
+  std::string name = kernel.str();
+  std::replace_if(
+      name.begin(), name.end(), [](char x) { return !llvm::isAlnum(x); }, '_');
+  return name;
+}
+
+LogicalResult foresight::lowerToGpu(ModuleOp scheduled,
+                                    OwningOpRef<ModuleOp> &llvmModule) {
+  MLIRContext &context = *scheduled.getContext();
+  context.loadDialect<arith::ArithDialect, cf::ControlFlowDialect,
+                      LLVM::LLVMDialect, math::MathDialect, NVVM::NVVMDialect,
+                      scf::SCFDialect, vector::VectorDialect>();
+  llvmModule = ModuleOp::create(scheduled.getLoc());
+  if (failed(emitEntries(scheduled, *llvmModule)))
+    return failure();
+  PassManager pm(&context);
+  buildLowering(pm);
+  return pm.run(*llvmModule);
+}
+
+void foresight::registerForesightToGpuPasses() {
+  PassRegistration<ForesightToGpuPass>();
+}

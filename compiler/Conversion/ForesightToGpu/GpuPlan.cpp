@@ -1,0 +1,290 @@
+//===- GpuPlan.cpp - What a kernel is made of -----------------------------===//
+
+#include "GpuKernel.h"
+
+#include "foresight/lowbit/Layout.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace foresight;
+
+namespace {
+
+/// Shared memory that reductions over a block use.
+constexpr int64_t kReduceBytes = 128;
+/// Loads of a lane for one weight row below which a warp takes several rows.
+constexpr int64_t kLoadsUnderWay = 4;
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+bool isOneRow(Value value) {
+  return cast<RankedTensorType>(value.getType()).getDimSize(0) == 1;
+}
+
+bool isElementwise(Operation *op) {
+  return isa<GatherRowsOp, AddOp, ActivationOp, LastRowOp>(op);
+}
+
+class Planner {
+public:
+  explicit Planner(KernelOp kernel) { plan.kernel = kernel; }
+  FailureOr<GpuPlan> run();
+
+private:
+  LogicalResult sortOps();
+  LogicalResult checkValues();
+  LogicalResult planRows();
+  LogicalResult planRowProduct();
+  LogicalResult planColumnProduct();
+  LogicalResult planAttention();
+  void countWeights();
+  Block &block() {
+    KernelOp kernel = plan.kernel;
+    return kernel.getBody().front();
+  }
+
+  GpuPlan plan;
+};
+
+LogicalResult Planner::sortOps() {
+  for (Operation &op : block().without_terminator()) {
+    bool isKnown = llvm::TypeSwitch<Operation *, bool>(&op)
+                       .Case([&](LinearOp linear) {
+                         plan.products.push_back({linear, 0, 0});
+                         return true;
+                       })
+                       .Case([&](ColumnLinearOp column) {
+                         return !std::exchange(plan.column, column);
+                       })
+                       .Case([&](AttentionOp attention) {
+                         return !std::exchange(plan.attention, attention);
+                       })
+                       .Case([&](KvAppendOp append) {
+                         return !std::exchange(plan.append, append);
+                       })
+                       .Default([&](Operation *other) {
+                         return isElementwise(other) || isa<LayerNormOp>(other);
+                       });
+    if (!isKnown)
+      return op.emitError() << "has no GPU lowering inside this kernel";
+  }
+  int kinds = !plan.products.empty() + bool(plan.column) + bool(plan.attention);
+  if (kinds > 1)
+    return plan.kernel.emitError()
+           << "mixes products of rows, of columns and attention: a GPU kernel "
+              "has one body";
+  if (!plan.products.empty())
+    plan.body = GpuBody::RowProduct;
+  else if (plan.column)
+    plan.body = GpuBody::ColumnProduct;
+  else if (plan.attention)
+    plan.body = GpuBody::Attention;
+  return success();
+}
+
+/// What reads the body's results sees a piece at a time; everything else is
+/// elementwise on arguments, with at most one LayerNorm on top.
+LogicalResult Planner::checkValues() {
+  for (GpuProduct &product : plan.products)
+    plan.productOf[product.op.getResult()] = product.op;
+  if (plan.column)
+    plan.productOf[plan.column.getResult()] = plan.column;
+  if (plan.attention)
+    plan.productOf[plan.attention.getResult()] = plan.attention;
+  for (Operation &op : block().without_terminator()) {
+    Operation *product = nullptr;
+    for (Value operand : op.getOperands()) {
+      Operation *from = plan.productOf.lookup(operand);
+      if (!from)
+        continue;
+      if (!isa<AddOp, ActivationOp>(op) || (product && product != from))
+        return op.emitError() << "reads what the same kernel computes piece by "
+                                 "piece: put it in the next stage";
+      product = from;
+    }
+    if (product)
+      plan.productOf[op.getResult(0)] = product;
+    for (Value operand : op.getOperands())
+      if (operand.getDefiningOp<LayerNormOp>() && !isa<LinearOp>(op))
+        return op.emitError() << "reads a LayerNorm of the same kernel, which "
+                                 "only a product of rows can on a GPU";
+  }
+  for (Value value : block().getTerminator()->getOperands())
+    if (isa<BlockArgument>(value))
+      return plan.kernel.emitError()
+             << "yields an argument as it is: nothing computes it";
+  return success();
+}
+
+LogicalResult Planner::planRows() {
+  plan.launch.perToken = true;
+  plan.launch.threads = 256;
+  plan.launch.sharedBytes = kReduceBytes;
+  if (!plan.append)
+    return success();
+  auto cache = cast<KvCacheType>(plan.append.getCache().getType());
+  if (cache.getHeadDim() % 4 != 0)
+    return plan.append.emitError()
+           << "has heads of " << cache.getHeadDim()
+           << " elements: a GPU kernel needs a multiple of 4";
+  return success();
+}
+
+LogicalResult Planner::planRowProduct() {
+  LinearOp first = plan.products[0].op;
+  auto shape = cast<RankedTensorType>(first.getWeight().getType());
+  if (!isOneRow(first.getX()))
+    return first.emitError() << "has more than one row: on a GPU a product "
+                                "over a prompt is a library stage";
+  int64_t vectors =
+      padRow(shape.getDimSize(1)) / elementsOf16(shape.getElementType());
+  plan.loadsPerRow = ceilDiv(vectors, kWarp);
+  plan.rowsPerUnit = std::max<int64_t>(1, kLoadsUnderWay / plan.loadsPerRow);
+  int64_t units = 0;
+  for (GpuProduct &product : plan.products) {
+    if (product.op.getX() != first.getX() ||
+        gpuElement(product.op.getWeight()) != shape.getElementType())
+      return product.op.emitError()
+             << "shares a kernel with a product of another input or element "
+                "type";
+    product.firstUnit = units;
+    product.units =
+        ceilDiv(gpuColumns(product.op.getResult()), plan.rowsPerUnit);
+    units += product.units;
+  }
+  plan.launch.threads = 256;
+  // Blocks beyond the units would only compute the prologue.
+  constexpr int64_t kBlocksPerSm = 2;
+  int64_t warps = plan.launch.threads / kWarp;
+  plan.launch.blocks = ceilDiv(units, warps);
+  if (plan.launch.blocks > 128)
+    plan.launch.blocksPerSm = kBlocksPerSm;
+  plan.rowAt = kReduceBytes;
+  plan.launch.sharedBytes = kReduceBytes + 4 * padRow(shape.getDimSize(1));
+  return success();
+}
+
+LogicalResult Planner::planColumnProduct() {
+  if (!isOneRow(plan.column.getX()))
+    return plan.column.emitError()
+           << "has more than one row: on a GPU a product over a prompt is a "
+              "library stage";
+  if (plan.column.getRows() || plan.column.getSkipZeros())
+    return plan.column.emitError()
+           << "leaves rows out, which has no GPU lowering";
+  plan.launch.threads = 512;
+  plan.launch.blocks = padRow(gpuColumns(plan.column.getResult())) / 32;
+  plan.rowAt = kReduceBytes;
+  plan.launch.sharedBytes = kReduceBytes + 4 * 32 * plan.launch.threads / kWarp;
+  return success();
+}
+
+LogicalResult Planner::planAttention() {
+  AttentionOp op = plan.attention;
+  if (op.getHeads() || op.getTokens())
+    return op.emitError()
+           << "selects heads or tokens, which has no GPU lowering";
+  if (plan.append && !isOneRow(op.getQuery()))
+    return plan.append.emitError() << "writes several rows that the attention "
+                                      "of the same kernel reads: put it in a "
+                                      "stage before";
+  if (plan.append && plan.append.getResult() != op.getCache())
+    return plan.append.emitError() << "is not the cache that attention reads";
+  auto cache = cast<KvCacheType>(op.getCache().getType());
+  int64_t padded = ceilDiv(cache.getHeadDim(), 16) * 16;
+  if (padded / elementsOf16(cache.getElementType()) > kWarp)
+    return op.emitError() << "has heads of " << cache.getHeadDim()
+                          << " elements: more than a warp holds";
+  plan.launch.threads = 256;
+  plan.launch.blocks = cache.getHeads();
+  plan.launch.perToken = !isOneRow(op.getQuery());
+  plan.rowAt = kReduceBytes;
+  int64_t warps = plan.launch.threads / kWarp;
+  plan.launch.sharedBytes =
+      kReduceBytes + 4 * std::max(cache.getCapacity(), warps * padded);
+  return success();
+}
+
+void Planner::countWeights() {
+  llvm::SmallSetVector<Value, 8> whole;
+  int64_t bytes = 0;
+  for (Operation &op : block().without_terminator()) {
+    if (auto gather = dyn_cast<GatherRowsOp>(op)) {
+      bytes += gpuRowBytes(gather.getTable());
+      continue;
+    }
+    if (auto linear = dyn_cast<LinearOp>(op))
+      whole.insert(linear.getWeight());
+    else if (auto column = dyn_cast<ColumnLinearOp>(op))
+      whole.insert(column.getWeight());
+    for (Value operand : op.getOperands()) {
+      auto type = dyn_cast<RankedTensorType>(operand.getType());
+      if (type && type.getRank() == 1 && isa<FloatType>(type.getElementType()))
+        whole.insert(operand);
+    }
+  }
+  for (Value weight : whole) {
+    auto type = cast<RankedTensorType>(weight.getType());
+    bytes += type.getRank() == 1 ? 4 * padRow(type.getDimSize(0))
+                                 : type.getDimSize(0) * gpuRowBytes(weight);
+  }
+  plan.launch.weightBytes = bytes;
+}
+
+FailureOr<GpuPlan> Planner::run() {
+  if (plan.kernel.getLibraryAttr()) {
+    countWeights();
+    return plan;
+  }
+  if (failed(sortOps()) || failed(checkValues()))
+    return failure();
+  LogicalResult planned = success();
+  switch (plan.body) {
+  case GpuBody::Rows:
+    planned = planRows();
+    break;
+  case GpuBody::RowProduct:
+    planned = planRowProduct();
+    break;
+  case GpuBody::ColumnProduct:
+    planned = planColumnProduct();
+    break;
+  case GpuBody::Attention:
+    planned = planAttention();
+    break;
+  }
+  if (failed(planned))
+    return failure();
+  countWeights();
+  return plan;
+}
+
+} // namespace
+
+int64_t foresight::gpuColumns(Value row) {
+  return cast<RankedTensorType>(row.getType()).getDimSize(1);
+}
+
+Type foresight::gpuElement(Value matrix) {
+  return cast<RankedTensorType>(matrix.getType()).getElementType();
+}
+
+int64_t foresight::gpuRowBytes(Value matrix) {
+  return padRow(gpuColumns(matrix)) * elementBytes(gpuElement(matrix));
+}
+
+FailureOr<GpuPlan> foresight::planGpuKernel(KernelOp kernel) {
+  return Planner(kernel).run();
+}
+
+FailureOr<GpuLaunch> foresight::analyzeGpuKernel(KernelOp kernel) {
+  FailureOr<GpuPlan> plan = planGpuKernel(kernel);
+  if (failed(plan))
+    return failure();
+  return plan->launch;
+}

@@ -1,0 +1,230 @@
+//===- GpuRows.cpp - Whole rows, and what follows a product ---------------===//
+//
+// A row is a block's work: four neighbouring elements a thread. LayerNorm keeps
+// its row in registers between the two reductions.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GpuKernel.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace foresight;
+
+using Values = CodeBuilder::Values;
+
+static Value activate(GpuCode &c, Activation kind, Value x) {
+  Type type = x.getType();
+  switch (kind) {
+  case Activation::None:
+    return x;
+  case Activation::Relu:
+    return c.fmax(c.constant(type, 0), x);
+  case Activation::Gelu: {
+    Value erf = math::ErfOp::create(
+        c.b, c.loc, c.fmul(x, c.constant(type, 0.70710678118654752)));
+    Value half = c.fmul(x, c.constant(type, 0.5));
+    return c.fma(half, erf, half);
+  }
+  case Activation::GeluTanh: {
+    Value cube = c.fmul(c.fmul(x, x), x);
+    Value u = c.fma(cube, c.constant(type, 0.044715), x);
+    Value exponential = math::ExpOp::create(
+        c.b, c.loc, c.fmul(u, c.constant(type, -2 * 0.79788456080286536)));
+    return c.fdiv(x, c.fadd(c.constant(type, 1), exponential));
+  }
+  }
+  llvm_unreachable("every activation has a case");
+}
+
+Value GpuFrame::memoryOf(Value value) {
+  while (auto append = value.getDefiningOp<KvAppendOp>())
+    value = append.getCache();
+  return parameters[cast<BlockArgument>(value).getArgNumber()];
+}
+
+Value GpuFrame::tokens() { return c.load(c.b.getI64Type(), parameters.back()); }
+
+Value GpuFrame::rowOf(Value value) {
+  int64_t stride = 4 * padRow(gpuColumns(value));
+  if (auto last = value.getDefiningOp<LastRowOp>())
+    return c.at(memoryOf(last.getX()),
+                c.mul(c.sub(tokens(), c.i64(1)), stride));
+  return c.at(memoryOf(value), c.mul(token, stride));
+}
+
+SmallVector<std::pair<Value, Value>>
+GpuFrame::resultsOf(llvm::function_ref<bool(Value)> which) {
+  SmallVector<std::pair<Value, Value>> results;
+  KernelOp kernel = plan.kernel;
+  Block &body = kernel.getBody().front();
+  for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands()))
+    if (isa<RankedTensorType>(value.getType()) && which(value))
+      results.emplace_back(value,
+                           c.at(parameters[body.getNumArguments() + i],
+                                c.mul(token, 4 * padRow(gpuColumns(value)))));
+  return results;
+}
+
+Value foresight::emitElements(GpuFrame &frame, Value value, Value k) {
+  GpuCode &c = frame.c;
+  Operation *op = value.getDefiningOp();
+  if (!op || isa<LastRowOp>(op))
+    return c.loadAligned(c.vec(4), c.at(frame.rowOf(value), c.mul(k, 4)), 16);
+  if (auto add = dyn_cast<AddOp>(op))
+    return c.fadd(emitElements(frame, add.getLhs(), k),
+                  emitElements(frame, add.getRhs(), k));
+  if (auto activation = dyn_cast<ActivationOp>(op))
+    return activate(c, activation.getActivation(),
+                    emitElements(frame, activation.getX(), k));
+  auto gather = cast<GatherRowsOp>(op);
+  Type element = gpuElement(gather.getTable());
+  int64_t bytes = elementBytes(element);
+  Value id =
+      c.toI64(c.load(c.b.getI32Type(), c.at(frame.memoryOf(gather.getIds()),
+                                            c.mul(frame.token, 4))));
+  Value row = c.at(
+      frame.memoryOf(gather.getTable()),
+      c.mul(c.add(id, gather.getOffset()), gpuRowBytes(gather.getTable())));
+  Value pointer = c.at(row, c.mul(k, bytes));
+  Value stored = c.loadAligned(c.vec(4, element), pointer, 4 * bytes);
+  return element.isF32()
+             ? stored
+             : Value(arith::ExtFOp::create(c.b, c.loc, c.vec(4), stored));
+}
+
+void foresight::emitRow(GpuFrame &frame, Value value,
+                        llvm::function_ref<void(Value, Value)> use) {
+  GpuCode &c = frame.c;
+  auto norm = value.getDefiningOp<LayerNormOp>();
+  Value source = norm ? norm.getX() : value;
+  int64_t columns = gpuColumns(value), chunks = padRow(columns) / 4;
+  int64_t turns = (chunks + c.threads - 1) / c.threads;
+  Value zero = c.constant(c.vec(4), 0);
+  auto inRow = [&](Value k) -> Value {
+    if (columns % 4 == 0)
+      return c.splat(c.lessThan(k, c.i64(columns)), 4);
+    return c.lanesBelow(k, columns, 4);
+  };
+
+  Values places, valid, x;
+  for (int64_t i = 0; i < turns; ++i) {
+    Value chunk = c.add(c.thread, i * c.threads);
+    Value k = c.mul(c.min(chunk, c.i64(chunks - 1)), 4);
+    places.push_back(chunk);
+    Value isIn = inRow(c.mul(chunk, 4));
+    valid.push_back(isIn);
+    x.push_back(c.select(isIn, emitElements(frame, source, k), zero));
+  }
+  if (norm) {
+    auto total = [&](ArrayRef<Value> parts) {
+      Value sum = zero;
+      for (Value part : parts)
+        sum = c.fadd(sum, part);
+      return c.blockSum(c.sumLanes(sum), frame.shared);
+    };
+    Value count = c.f32(static_cast<double>(columns));
+    Value mean = c.splat(c.fdiv(total(x), count), 4);
+    Values squares;
+    for (int64_t i = 0; i < turns; ++i) {
+      x[i] = c.select(valid[i], c.fsub(x[i], mean), zero);
+      squares.push_back(c.fmul(x[i], x[i]));
+    }
+    Value epsilon = c.f32(norm.getEpsilon().convertToDouble());
+    Value deviation = math::SqrtOp::create(
+        c.b, c.loc, c.fadd(c.fdiv(total(squares), count), epsilon));
+    Value scale = c.splat(c.fdiv(c.f32(1), deviation), 4);
+    for (int64_t i = 0; i < turns; ++i) {
+      Value bytes = c.mul(c.min(places[i], c.i64(chunks - 1)), 16);
+      auto vectorAt = [&](Value vector) {
+        return c.loadAligned(c.vec(4), c.at(frame.memoryOf(vector), bytes), 16,
+                             /*invariant=*/true);
+      };
+      x[i] = c.fmul(x[i], scale);
+      if (norm.getGamma())
+        x[i] = c.fmul(x[i], vectorAt(norm.getGamma()));
+      if (norm.getBeta())
+        x[i] = c.fadd(x[i], vectorAt(norm.getBeta()));
+      x[i] = c.select(valid[i], x[i], zero);
+    }
+  }
+  for (int64_t i = 0; i < turns; ++i) {
+    if ((i + 1) * c.threads <= chunks)
+      use(c.mul(places[i], 4), x[i]);
+    else
+      c.ifThen(c.lessThan(places[i], c.i64(chunks)),
+               [&] { use(c.mul(places[i], 4), x[i]); });
+  }
+}
+
+/// The token's keys and values to their places in the cache.
+static void emitAppendRow(GpuFrame &frame, KvAppendOp op) {
+  GpuCode &c = frame.c;
+  auto cache = cast<KvCacheType>(op.getCache().getType());
+  Type element = cache.getElementType();
+  int64_t headDim = cache.getHeadDim(), padded = (headDim + 15) / 16 * 16;
+  int64_t rowBytes = padded * elementBytes(element);
+  Value memory = frame.memoryOf(op.getCache());
+  Value position =
+      c.toI64(c.load(c.b.getI32Type(), c.at(frame.memoryOf(op.getPositions()),
+                                            c.mul(frame.token, 4))));
+  Value rows[] = {op.getKeys(), op.getValues()};
+  for (auto [i, value] : llvm::enumerate(rows))
+    emitRow(frame, value, [&](Value k, Value x) {
+      c.ifThen(c.lessThan(k, c.i64(cache.getHeads() * headDim)), [&] {
+        Value head = c.add(c.div(k, headDim), i * cache.getHeads());
+        Value row = c.add(c.mul(head, cache.getCapacity()), position);
+        Value place = c.add(c.mul(row, rowBytes),
+                            c.mul(c.rem(k, headDim), elementBytes(element)));
+        c.storeNarrow(element, x, c.at(memory, place));
+      });
+    });
+}
+
+void foresight::emitRows(GpuFrame &frame) {
+  GpuCode &c = frame.c;
+  frame.token = c.block;
+  c.waitForInputs();
+  c.letDependentsStart();
+  for (auto [value, row] : frame.resultsOf([](Value) { return true; })) {
+    Value pointer = row;
+    emitRow(frame, value, [&](Value k, Value x) {
+      c.storeAligned(x, c.at(pointer, c.mul(k, 4)), 16);
+    });
+  }
+  if (frame.plan.append)
+    emitAppendRow(frame, frame.plan.append);
+}
+
+Value foresight::emitGpuEpilogue(GpuFrame &frame, Value value,
+                                 Operation *product, Value sum, Value column) {
+  GpuCode &c = frame.c;
+  auto element = [&](Value memory) {
+    return c.load(c.f32Type(), c.at(memory, c.mul(column, 4)));
+  };
+  Operation *op = value.getDefiningOp();
+  if (op == product) {
+    Value bias;
+    Activation activation = Activation::None;
+    if (auto linear = dyn_cast<LinearOp>(op)) {
+      bias = linear.getBias();
+      activation = linear.getActivation();
+    } else {
+      bias = cast<ColumnLinearOp>(op).getBias();
+    }
+    if (bias)
+      sum = c.fadd(sum, element(frame.memoryOf(bias)));
+    return activate(c, activation, sum);
+  }
+  if (!frame.plan.productOf.contains(value))
+    return element(frame.rowOf(value));
+  if (auto add = dyn_cast<AddOp>(op))
+    return c.fadd(emitGpuEpilogue(frame, add.getLhs(), product, sum, column),
+                  emitGpuEpilogue(frame, add.getRhs(), product, sum, column));
+  auto activation = cast<ActivationOp>(op);
+  return activate(
+      c, activation.getActivation(),
+      emitGpuEpilogue(frame, activation.getX(), product, sum, column));
+}

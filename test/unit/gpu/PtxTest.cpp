@@ -1,0 +1,87 @@
+//===- PtxTest.cpp - Scheduled modules to PTX -----------------------------===//
+//
+// Every fixture goes to PTX; where CUDA's assembler is installed it must take
+// the text and keep all values in registers.
+//
+//===----------------------------------------------------------------------===//
+
+#include "foresight/Conversion/ForesightToGpu/ForesightToGpu.h"
+#include "foresight/Dialect/Foresight.h"
+#include "foresight/Pipelines/Pipelines.h"
+#include "foresight/Target/Cuda/CudaTarget.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+
+#include "gtest/gtest.h"
+
+using namespace mlir;
+using namespace foresight;
+
+namespace {
+
+class PtxTest : public testing::TestWithParam<const char *> {
+protected:
+  PtxTest() { context.loadDialect<ForesightDialect, func::FuncDialect>(); }
+
+  OwningOpRef<ModuleOp> schedule(const PipelineOptions &options) {
+    std::string path = std::string(FORESIGHT_SOURCE_DIR) + "/test/fixtures/" +
+                       GetParam() + ".mlir";
+    OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
+    PassManager pm(&context);
+    buildCompilePipeline(pm, options);
+    if (!module || failed(pm.run(*module)))
+      return nullptr;
+    return module;
+  }
+
+  MLIRContext context;
+};
+
+TEST_P(PtxTest, EveryKernelIsAnEntryThatAssemblesWithoutSpills) {
+  OwningOpRef<ModuleOp> scheduled = schedule({});
+  ASSERT_TRUE(scheduled);
+  OwningOpRef<ModuleOp> code;
+  ASSERT_TRUE(succeeded(lowerToGpu(*scheduled, code)));
+  std::string error, ptx;
+  FailureOr<CudaVariant> variant = cudaVariant("cuda:sm_90", error);
+  ASSERT_TRUE(succeeded(variant)) << error;
+  ASSERT_TRUE(succeeded(emitPtx(*code, *variant, ptx)));
+  for (KernelOp kernel : scheduled->getOps<KernelOp>()) {
+    if (!kernel.getLibraryAttr())
+      EXPECT_NE(ptx.find(".entry " + gpuEntryName(kernel.getSymName()) + "("),
+                std::string::npos)
+          << kernel.getSymName().str();
+  }
+
+  std::string ptxas = findPtxas();
+  if (ptxas.empty())
+    GTEST_SKIP() << "no ptxas: the PTX was not assembled";
+  FailureOr<PtxasResult> result = assemblePtx(ptxas, ptx, *variant, error);
+  ASSERT_TRUE(succeeded(result)) << error << ptx;
+  EXPECT_FALSE(result->entries.empty());
+  for (const PtxasEntry &entry : result->entries) {
+    EXPECT_EQ(entry.spillBytes, 0) << entry.name;
+    EXPECT_EQ(entry.stackBytes, 0) << entry.name;
+    EXPECT_GT(entry.registers, 0) << entry.name;
+    RecordProperty(entry.name, static_cast<int>(entry.registers));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, PtxTest,
+                         testing::Values("step-pre-norm", "step-post-norm",
+                                         "step-odd", "step-gelu"),
+                         [](const auto &info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(CudaVariant, AnUnknownChipIsRefusedWithTheKnownOnes) {
+  std::string error;
+  EXPECT_TRUE(failed(cudaVariant("cuda:sm_12", error)));
+  EXPECT_NE(error.find("sm_90"), std::string::npos);
+}
+
+} // namespace
