@@ -7,7 +7,7 @@ import lit.formats
 config.name = "Foresight"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test"]
-config.excludes = ["fixtures", "unit"]
+config.excludes = ["fixtures", "unit", "Inputs"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.foresight_binary_dir, "test")
 

@@ -90,8 +90,9 @@ struct SetTypesPass : public foresight::impl::SetTypesPassBase<SetTypesPass> {
     auto positions = model.getAs<IntegerAttr>("max_seq");
     if (maxSeq && positions && maxSeq > positions.getInt())
       return getOperation().emitError()
-             << "max-seq is " << maxSeq << ", but the model has only "
-             << positions.getInt() << " positions: use at most that many";
+             << "max-seq is " << maxSeq.getValue()
+             << ", but the model has only " << positions.getInt()
+             << " positions: use at most that many";
     NamedAttrList facts(model);
     Builder builder(&getContext());
     facts.set("dtype", builder.getStringAttr(element));
@@ -116,7 +117,8 @@ struct SetTypesPass : public foresight::impl::SetTypesPassBase<SetTypesPass> {
       return signalPassFailure();
     }
     if (maxSeq < 0) {
-      module.emitError() << "max-seq must not be negative, found " << maxSeq;
+      module.emitError() << "max-seq must not be negative, found "
+                         << maxSeq.getValue();
       return signalPassFailure();
     }
     std::string name;

@@ -91,7 +91,8 @@ struct SpecializeEntriesPass
       return signalPassFailure();
     }
     if (maxTokens < 1) {
-      step.emitError() << "max-tokens must be at least 1, found " << maxTokens;
+      step.emitError() << "max-tokens must be at least 1, found "
+                       << maxTokens.getValue();
       return signalPassFailure();
     }
     if (failed(checkOnlyTokensAreDynamic(step)))

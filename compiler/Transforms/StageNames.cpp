@@ -132,7 +132,10 @@ void StageNamer::nameForward(StageGroup &group) {
     if (groups[producer].role == "attention")
       return describe(group, "out_proj", "out_proj", layer);
   // Embeddings of another width than the blocks are projected, in and out.
-  StringRef what = layer < 0 ? "project_in" : "linear";
+  StringRef what = "linear";
+  for (unsigned producer : group.producers)
+    if (groups[producer].role == "embed")
+      what = "project_in";
   for (const StageGroup *consumer : consumers(group)) {
     if (consumer->contains<ColumnLinearOp>())
       return describe(group, "fc1", "fc1", layer);
