@@ -36,7 +36,7 @@ Error foresight::onnx::checkSize(ArrayRef<int64_t> shape) {
   double count = 1;
   for (int64_t size : shape)
     count *= static_cast<double>(size);
-  if (count > 1 << 28)
+  if (count > 1 << 24)
     return evaluationError("a result of shape " + toString(shape));
   return Error::success();
 }

@@ -5,6 +5,7 @@
 #include "foresight/Dialect/Foresight.h"
 
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -52,6 +53,24 @@ void GraphOp::getAsmBlockArgumentNames(Region &region,
   for (auto [arg, name] : llvm::zip(region.getArguments(), getInputs()))
     if (auto text = dyn_cast<StringAttr>(name))
       setName(arg, text.getValue());
+}
+
+/// A name of a file as a name of a value: paths become dotted.
+static std::string valueName(StringRef name) {
+  std::string text;
+  for (char c : name.ltrim('/'))
+    text += llvm::isAlnum(c) || c == '_' || c == '.' ? c : c == '/' ? '.' : '_';
+  return text;
+}
+
+void ConstantOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getResult(), valueName(getName()));
+}
+
+void NodeOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  std::string name = valueName(nameOf(getLoc()));
+  if (!name.empty() && !getOutputs().empty())
+    setName(getOutputs().front(), name);
 }
 
 static LogicalResult verifyNames(Operation *op, ArrayAttr names, size_t count,

@@ -51,7 +51,7 @@ def Onnx_GraphOp : Onnx_Op<"graph", [IsolatedFromAbove, Symbol, SingleBlock,
   let hasVerifier = 1;
 }
 
-def Onnx_ConstantOp : Onnx_Op<"constant", [Pure]> {
+def Onnx_ConstantOp : Onnx_Op<"constant", [Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "an initializer, or the value of a Constant node";
   let description = [{
     `source` is `#foresight.external`, or a dense elements attribute for a tensor of a few elements.
@@ -69,7 +69,7 @@ def Onnx_NoneOp : Onnx_Op<"none", [Pure]> {
   let builders = [OpBuilder<(ins), [{ build($_builder, $_state, $_builder.getNoneType()); }]>];
 }
 
-def Onnx_NodeOp : Onnx_Op<"node"> {
+def Onnx_NodeOp : Onnx_Op<"node", [DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "a node";
   let description = [{
     `op_type` and `domain` (absent: the default one) say which operator; `params` are its attributes as written.
