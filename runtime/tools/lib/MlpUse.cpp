@@ -24,8 +24,9 @@ std::vector<MlpUse> mlpUse(const Manifest &manifest,
         bytes += trace.stages[s].weightBytes;
     MlpUse use;
     use.layer = counts.layer;
-    use.rule = selection.rule;
-    use.bits = selection.bits;
+    const bool dense = manifest.entries[trace.entry].name == "decode_dense";
+    use.rule = dense ? "dense" : selection.rule;
+    use.bits = dense ? 0 : selection.bits;
     use.selected = static_cast<double>(counts.selected) / most;
     use.active = static_cast<double>(counts.active) / most;
     use.bytes = static_cast<double>(bytes) /
