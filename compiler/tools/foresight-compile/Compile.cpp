@@ -39,6 +39,21 @@ Compilation::Compilation(const CompileOptions &options, std::string program)
 }
 
 Status Compilation::run() {
+  Status status = runPhases();
+  if (status.ok())
+    return status;
+  // Every error says what was compiled, be it found deep inside: a message that
+  // does not start with a file gets this one.
+  Error error = std::move(status).error();
+  std::error_code ignored;
+  std::string start = error.message.substr(0, error.message.find(": "));
+  if (error.code != ErrorCode::Usage && error.code != ErrorCode::Resource &&
+      start != options.inputName() && !fs::exists(start, ignored))
+    error.message = options.inputName() + ": " + error.message;
+  return error;
+}
+
+Status Compilation::runPhases() {
   if (!options.dump.empty()) {
     std::error_code error;
     fs::create_directories(options.dump, error);

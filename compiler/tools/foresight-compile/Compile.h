@@ -28,6 +28,8 @@ public:
   Status run();
 
 private:
+  Status runPhases();
+
   // Import.cpp
   Status import();
   Status importOnnxFile(const std::string &path);

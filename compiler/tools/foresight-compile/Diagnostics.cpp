@@ -13,8 +13,8 @@ using namespace mlir;
 /// Of a graph with many foreign nodes the first show what is wrong.
 static constexpr size_t kMaxErrors = 100;
 
-/// FILE:LINE:COLUMN of a location in a text file; other locations are nodes,
-/// which messages name themselves.
+/// FILE:LINE:COLUMN of a location in a text file. Where a location has no line
+/// the message names the node or tensor itself; `run` adds the file.
 static std::string placeOf(Location location) {
   auto file = location->findInstanceOf<FileLineColLoc>();
   if (!file || file.getLine() == 0)
