@@ -2,8 +2,6 @@
 
 #include "Verify.h"
 
-#include "mlir/IR/PatternMatch.h"
-
 using namespace mlir;
 using namespace foresight;
 using namespace foresight::verify;
@@ -119,43 +117,4 @@ OpFoldResult LastRowOp::fold(FoldAdaptor) {
   if (getX().getType() == getType())
     return getX();
   return {};
-}
-
-namespace {
-
-/// last_row(f(x)) -> f(last_row(x)) for an f that treats rows one by one: what
-/// the other rows would give is never looked at. Stops at ops with operands of
-/// several tokens besides x (the residual's add), so that a layer keeps its
-/// shape.
-struct TakeLastRowFirst : OpRewritePattern<LastRowOp> {
-  using OpRewritePattern::OpRewritePattern;
-
-  LogicalResult matchAndRewrite(LastRowOp op,
-                                PatternRewriter &rewriter) const override {
-    Operation *producer = op.getX().getDefiningOp();
-    if (!isa_and_nonnull<LayerNormOp, LinearOp, ActivationOp>(producer))
-      return rewriter.notifyMatchFailure(op, "x is not made row by row");
-    if (!producer->hasOneUse())
-      return rewriter.notifyMatchFailure(op, "other rows of x are used too");
-    // x is the first operand of each of them.
-    Value x = producer->getOperand(0);
-    auto narrow = [&](Value value) {
-      auto type = cast<RankedTensorType>(value.getType());
-      return type.clone({1, type.getDimSize(1)});
-    };
-    rewriter.setInsertionPoint(producer);
-    Value row = LastRowOp::create(rewriter, op.getLoc(), narrow(x), x);
-    Operation *clone = rewriter.clone(*producer);
-    clone->setOperand(0, row);
-    clone->getResult(0).setType(narrow(producer->getResult(0)));
-    rewriter.replaceOp(op, clone->getResults());
-    return success();
-  }
-};
-
-} // namespace
-
-void LastRowOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
-                                            MLIRContext *context) {
-  patterns.add<TakeLastRowFirst>(context);
 }

@@ -8,38 +8,6 @@ func.func @last_of_one_row_is_it(%x: tensor<1x4xf32>) -> tensor<1x4xf32> {
   return %l : tensor<1x4xf32>
 }
 
-// CHECK-LABEL: func.func @head_computes_the_last_row_only
-// CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<?x4xf32>
-func.func @head_computes_the_last_row_only(%x: tensor<?x4xf32>, %g: tensor<4xf32>, %w: tensor<10x4xf16>) -> tensor<1x10xf32> {
-  // CHECK: %[[L:.*]] = foresight.last_row %[[X]] : tensor<?x4xf32> -> tensor<1x4xf32>
-  // CHECK: %[[N:.*]] = foresight.layer_norm %[[L]] gamma(%{{.*}} : tensor<4xf32>) epsilon = 1.000000e-05 : tensor<1x4xf32> -> tensor<1x4xf32>
-  // CHECK: %[[H:.*]] = foresight.linear %[[N]], %{{.*}} : tensor<1x4xf32>, tensor<10x4xf16> -> tensor<1x10xf32>
-  // CHECK: return %[[H]]
-  %n = foresight.layer_norm %x gamma(%g : tensor<4xf32>) epsilon = 1.0e-05 : tensor<?x4xf32> -> tensor<?x4xf32>
-  %h = foresight.linear %n, %w : tensor<?x4xf32>, tensor<10x4xf16> -> tensor<?x10xf32>
-  %l = foresight.last_row %h : tensor<?x10xf32> -> tensor<1x10xf32>
-  return %l : tensor<1x10xf32>
-}
-
-// All rows are returned, so that they have to be computed.
-// CHECK-LABEL: func.func @rows_used_elsewhere_stay
-func.func @rows_used_elsewhere_stay(%x: tensor<?x4xf32>) -> (tensor<?x4xf32>, tensor<1x4xf32>) {
-  // CHECK: %[[N:.*]] = foresight.layer_norm %{{.*}} -> tensor<?x4xf32>
-  // CHECK: foresight.last_row %[[N]]
-  %n = foresight.layer_norm %x epsilon = 1.0e-05 : tensor<?x4xf32> -> tensor<?x4xf32>
-  %l = foresight.last_row %n : tensor<?x4xf32> -> tensor<1x4xf32>
-  return %n, %l : tensor<?x4xf32>, tensor<1x4xf32>
-}
-
-// CHECK-LABEL: func.func @residual_keeps_its_rows
-func.func @residual_keeps_its_rows(%x: tensor<?x4xf32>, %y: tensor<?x4xf32>) -> tensor<1x4xf32> {
-  // CHECK: %[[S:.*]] = foresight.add %{{.*}} : tensor<?x4xf32>
-  // CHECK: foresight.last_row %[[S]]
-  %s = foresight.add %x, %y : tensor<?x4xf32>
-  %l = foresight.last_row %s : tensor<?x4xf32> -> tensor<1x4xf32>
-  return %l : tensor<1x4xf32>
-}
-
 // CHECK-LABEL: func.func @no_activation_is_nothing
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<1x4xf32>
 func.func @no_activation_is_nothing(%x: tensor<1x4xf32>) -> tensor<1x4xf32> {

@@ -2,103 +2,13 @@
 
 #include "foresight/Interpreter/Interpreter.h"
 
-#include "Evaluate.h"
-
-#include "llvm/ADT/TypeSwitch.h"
+#include "Runner.h"
 
 using namespace mlir;
 using namespace foresight;
 using namespace foresight::interpreter;
 
 namespace {
-
-/// Runs blocks; knows the module's symbols and weights.
-class Runner {
-public:
-  Runner(Weights &weights, SymbolTableCollection &symbols)
-      : weights(weights), symbols(symbols) {}
-
-  /// Runs `block` with `arguments` and gives what its terminator returns.
-  FailureOr<SmallVector<Data>> run(Block &block, ArrayRef<Data> arguments) {
-    Scope scope;
-    for (auto [argument, data] : llvm::zip(block.getArguments(), arguments))
-      scope.set(argument, data);
-    for (Operation &op : block.without_terminator())
-      if (failed(execute(&op, scope)))
-        return failure();
-    return values(block.getTerminator()->getOperands(), scope);
-  }
-
-private:
-  static SmallVector<Data> values(ValueRange range, const Scope &scope) {
-    SmallVector<Data> result;
-    for (Value value : range)
-      result.push_back(scope.get(value));
-    return result;
-  }
-
-  /// The results of an op that has a single one, or one and a token.
-  LogicalResult set(Operation *op, FailureOr<Data> data, Scope &scope) {
-    if (failed(data))
-      return failure();
-    scope.set(op->getResult(0), std::move(*data));
-    for (Value token : op->getResults().drop_front())
-      scope.set(token, Token{});
-    return success();
-  }
-
-  /// The results of an op that ran a block: those of the block, and a token.
-  LogicalResult runNested(Operation *op, Block &block, ValueRange inputs,
-                          Scope &scope) {
-    FailureOr<SmallVector<Data>> results = run(block, values(inputs, scope));
-    if (failed(results))
-      return failure();
-    for (auto [i, data] : llvm::enumerate(*results))
-      scope.set(op->getResult(i), data);
-    for (Value token : op->getResults().drop_front(results->size()))
-      scope.set(token, Token{});
-    return success();
-  }
-
-  LogicalResult execute(Operation *op, Scope &scope) {
-    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-        .Case<GatherRowsOp, LayerNormOp, LinearOp, ColumnLinearOp, MlpOp,
-              ActivationOp, AddOp, LastRowOp, KvAppendOp, AttentionOp,
-              PredictOp, SelectCertifiedOp, SelectThresholdOp, SelectTopkOp,
-              GatherLinearOp, SparseMlpOp>(
-            [&](auto known) { return set(op, evaluate(known, scope), scope); })
-        .Case([&](GetWeightOp get) {
-          auto weight = symbols.lookupNearestSymbolFrom<WeightOp>(
-              op, get.getWeightAttr());
-          return set(op, weights.get(weight), scope);
-        })
-        .Case([&](StageOp stage) {
-          return runNested(op, stage.getBody().front(), stage.getInputs(),
-                           scope);
-        })
-        .Case([&](LaunchOp launch) {
-          auto kernel = symbols.lookupNearestSymbolFrom<KernelOp>(
-              op, launch.getKernelAttr());
-          return runNested(op, kernel.getBody().front(), launch.getInputs(),
-                           scope);
-        })
-        .Case([&](func::CallOp call) -> LogicalResult {
-          auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(
-              op, call.getCalleeAttr());
-          if (!callee || callee.isExternal())
-            return op->emitOpError() << "calls a function without a body";
-          return runNested(op, callee.getBody().front(), call.getOperands(),
-                           scope);
-        })
-        .Default([&](Operation *) {
-          return op->emitOpError() << "is not an op that the interpreter "
-                                      "executes: only foresight and func.call";
-        });
-  }
-
-  Weights &weights;
-  SymbolTableCollection &symbols;
-};
 
 bool dimensionFits(int64_t declared, int64_t found) {
   return ShapedType::isDynamic(declared) || declared == found;
@@ -141,8 +51,8 @@ bool fits(Type type, const Data &data) {
 
 } // namespace
 
-FailureOr<SmallVector<Data>> Interpreter::run(func::FuncOp function,
-                                              ArrayRef<Data> arguments) {
+LogicalResult Interpreter::check(func::FuncOp function,
+                                 ArrayRef<Data> arguments) {
   if (function.isExternal() || !function.getBody().hasOneBlock())
     return function.emitOpError() << "must have a body of one block";
   if (arguments.size() != function.getNumArguments())
@@ -154,6 +64,13 @@ FailureOr<SmallVector<Data>> Interpreter::run(func::FuncOp function,
       return function.emitOpError()
              << "argument " << i << " has type " << type << " but was given "
              << print(arguments[i], 4);
+  return success();
+}
+
+FailureOr<SmallVector<Data>> Interpreter::run(func::FuncOp function,
+                                              ArrayRef<Data> arguments) {
+  if (failed(check(function, arguments)))
+    return failure();
   return Runner(weights, symbols).run(function.getBody().front(), arguments);
 }
 

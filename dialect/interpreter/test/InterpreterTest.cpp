@@ -45,8 +45,16 @@ protected:
     if (!module)
       return {};
     Weights weights(std::move(provider));
-    auto results =
-        Interpreter(*module, weights).run(findEntry(*module, "f"), arguments);
+    Interpreter interpreter(*module, weights);
+    func::FuncOp function = findEntry(*module, "f");
+    FailureOr<SmallVector<Data>> results;
+    if (orders == 0)
+      results = interpreter.run(function, arguments);
+    for (int order = 0; order < orders; ++order) {
+      results = interpreter.runScheduled(function, arguments, order);
+      if (failed(results))
+        break;
+    }
     return succeeded(results) ? *results : SmallVector<Data>();
   }
 
@@ -70,6 +78,8 @@ protected:
   MLIRContext context;
   OwningOpRef<ModuleOp> module;
   std::string errors;
+  /// Above 0: run by buffers, in that many orders.
+  int orders = 0;
 };
 
 const Matrix kX = matrix(1, 2, {1, -2});
@@ -353,6 +363,60 @@ func.func @f(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
   return %b : tensor<1x2xf32>
 })",
                {kX}, {4, -8});
+}
+
+/// Two launches of a work buffer each, then their sum. `second` waits for what
+/// its `after` says; its buffer lies at `offset`.
+std::string scheduled(const std::string &after, int offset,
+                      const std::string &sumAfter = "%t, %u") {
+  return R"(
+foresight.buffer @x "input" : tensor<?x2xf32> rows = 1 row_bytes = 128
+foresight.buffer @a "work" : tensor<?x2xf32> rows = 1 row_bytes = 128 offset = 0
+foresight.buffer @b "work" : tensor<?x2xf32> rows = 1 row_bytes = 128 offset = )" +
+         std::to_string(offset) + R"(
+foresight.buffer @y "output" : tensor<?x2xf32> rows = 1 row_bytes = 128
+foresight.kernel @sum(%a: tensor<1x2xf32>, %b: tensor<1x2xf32>) {
+  %r = foresight.add %a, %b : tensor<1x2xf32>
+  foresight.yield %r : tensor<1x2xf32>
+}
+func.func @f(%x: tensor<1x2xf32> {foresight.buffer = @x}) -> tensor<1x2xf32> {
+  %a, %t = foresight.launch "first" @sum (%x, %x : tensor<1x2xf32>, tensor<1x2xf32>) outs [@a] -> (tensor<1x2xf32>)
+  %b, %u = foresight.launch "second" @sum )" +
+         after +
+         R"( (%x, %a : tensor<1x2xf32>, tensor<1x2xf32>) outs [@b] -> (tensor<1x2xf32>)
+  %y, %v = foresight.launch "third" @sum after()" +
+         sumAfter +
+         R"() (%a, %b : tensor<1x2xf32>, tensor<1x2xf32>) outs [@y] -> (tensor<1x2xf32>)
+  return %y : tensor<1x2xf32>
+})";
+}
+
+TEST_F(InterpreterTest, SchedulesRunInOrdersThatTokensAllow) {
+  orders = 8;
+  expectMatrix(scheduled("after(%t)", 128), {kX}, {5, -10});
+}
+
+TEST_F(InterpreterTest, MissingTokensAreFound) {
+  orders = 8;
+  expectError(scheduled("", 128), {kX},
+              "'second' reads the result of 'first' from @a, which holds "
+              "nothing or was written over in an order that the tokens allow");
+}
+
+TEST_F(InterpreterTest, OverlappingBuffersAreFound) {
+  orders = 1;
+  expectError(
+      scheduled("after(%t)", 64), {kX},
+      "'third' reads the result of 'first' from @a, which holds nothing");
+}
+
+TEST_F(InterpreterTest, BuffersThatHoldAnotherValueAreFound) {
+  orders = 1;
+  std::string text = scheduled("after(%t)", 128);
+  text.replace(text.find("outs [@b]"), 9, "outs [@a]");
+  expectError(text, {kX},
+              "'third' reads the result of 'first' from @a, which holds the "
+              "result of 'second'");
 }
 
 TEST_F(InterpreterTest, DerivedWeightsAreMadeFromTheirSources) {

@@ -114,7 +114,6 @@ def Foresight_LastRowOp : Foresight_Op<"last_row", [Pure]> {
   let assemblyFormat = "$x attr-dict `:` type($x) `->` type($result)";
   let hasVerifier = 1;
   let hasFolder = 1;
-  let hasCanonicalizer = 1;
 }
 
 #endif

@@ -28,7 +28,18 @@ public:
   mlir::FailureOr<llvm::SmallVector<Data>> run(mlir::func::FuncOp function,
                                                llvm::ArrayRef<Data> arguments);
 
+  /// Runs a scheduled entry as a runtime may: values live in buffers, and
+  /// launches run in an order that only their `after` tokens restrict, chosen
+  /// by `seed`. Fails with a diagnostic on a launch whose input is not, or no
+  /// longer, in its buffer: a dependence without a token, or an overlap.
+  mlir::FailureOr<llvm::SmallVector<Data>>
+  runScheduled(mlir::func::FuncOp entry, llvm::ArrayRef<Data> arguments,
+               uint64_t seed);
+
 private:
+  mlir::LogicalResult check(mlir::func::FuncOp function,
+                            llvm::ArrayRef<Data> arguments);
+
   mlir::ModuleOp module;
   Weights &weights;
   mlir::SymbolTableCollection symbols;
