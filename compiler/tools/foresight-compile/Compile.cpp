@@ -6,6 +6,7 @@
 
 #include "foresight/Conversion/ForesightToCpu/ForesightToCpu.h"
 #include "foresight/Import/Opt/ModelFacts.h"
+#include "foresight/Transforms/Passes.h"
 #include "foresight/support/AtomicFile.h"
 
 #include "mlir/IR/DialectRegistry.h"
@@ -196,7 +197,10 @@ Status Compilation::schedule() {
     FORESIGHT_CHECK(runPipeline("entries", buildEntriesPipeline, pipeline));
   }
   progress.phase("schedule", "stages for " + options.target);
-  return runPipeline("schedule", buildSchedulePipeline, pipeline);
+  FORESIGHT_CHECK(runPipeline("schedule", buildSchedulePipeline, pipeline));
+  if (options.explain)
+    explainSchedule(*module, llvm::errs());
+  return {};
 }
 
 //===----------------------------------------------------------------------===//

@@ -26,6 +26,10 @@ struct Profile;
 /// does not list stays dense.
 std::unique_ptr<mlir::Pass> createSparsifyPass(const Profile &profile);
 
+/// Says how each layer of a scheduled module is decoded and why, which kernels
+/// its entries run, and what memory is planned.
+void explainSchedule(mlir::ModuleOp module, llvm::raw_ostream &os);
+
 } // namespace foresight
 
 #endif // FORESIGHT_TRANSFORMS_PASSES_H

@@ -245,6 +245,14 @@ def VerifyEntriesPass : Pass<"foresight-verify-entries", "mlir::ModuleOp"> {
   }];
 }
 
+def ExplainPass : Pass<"foresight-explain", "mlir::ModuleOp"> {
+  let summary = "Say what a scheduled module consists of and why";
+  let description = [{
+    Prints, to standard error, how each layer is decoded and for what reason if not as asked, the kernels of each entry with their ops and how
+    many stages share them, and what memory is planned. `foresight-compile --explain` prints the same. Changes nothing.
+  }];
+}
+
 def VerifySchedulePass : Pass<"foresight-verify-schedule", "mlir::ModuleOp"> {
   let summary = "Check the contract of the scheduled phase";
   let description = [{
