@@ -1,6 +1,7 @@
 """lit configuration: tests live beside each other by the source they test."""
 
 import os
+import sys
 
 import lit.formats
 
@@ -19,6 +20,7 @@ for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS", "HOME"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
 
+config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%fixtures", os.path.join(config.test_source_root, "fixtures")))
 config.substitutions.append(("%examples", os.path.join(config.foresight_source_dir, "examples")))
 
