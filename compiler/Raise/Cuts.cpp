@@ -44,9 +44,9 @@ int Recogniser::knownRows(onnx::NodeOp node, State &state, Value value) {
   return state.part >= 0 ? state.part : reportUnknown(node, state, value);
 }
 
-std::string Recogniser::describeLeaves(const State &state) {
+std::string Recogniser::describeLeaves(ArrayRef<int> made) {
   std::string text;
-  for (int leaf : state.leaves) {
+  for (int leaf : made) {
     std::string item;
     if (leaves[leaf].kind == Leaf::PartLeaf) {
       const Part &part = program.parts[leaves[leaf].index];
@@ -65,8 +65,19 @@ std::string Recogniser::describeLeaves(const State &state) {
   return text.empty() ? "constants only" : text;
 }
 
+/// Goes on with a value as it is, to find what else is not understood.
+void Recogniser::becomeUnknown(State &state, Location loc) {
+  Part part{.kind = Part::Kind::Unknown,
+            .width = state.tensors[0].count() / worlds[0].rows()};
+  part.locations.push_back(loc);
+  become(state, addPart(std::move(part), state.tensors));
+}
+
 int Recogniser::reportUnknown(onnx::NodeOp node, State &state, Value value) {
-  auto maker = value.getDefiningOp<onnx::NodeOp>();
+  // The last value that could have been a part says more than what was made of
+  // it: a wrong sum rather than the LayerNorm of it.
+  Value suspect = state.suspect ? state.suspect : value;
+  auto maker = suspect.getDefiningOp<onnx::NodeOp>();
   {
     InFlightDiagnostic diagnostic = fail(maker ? maker : node);
     if (maker)
@@ -74,20 +85,22 @@ int Recogniser::reportUnknown(onnx::NodeOp node, State &state, Value value) {
                  << ": what it computes is not a part of OPT";
     else
       diagnostic << onnx::describe(node) << ": its input is not understood";
-    diagnostic << "; it is made of " << describeLeaves(state);
+    diagnostic << "; it is made of "
+               << describeLeaves(state.suspect ? state.suspectLeaves
+                                               : state.leaves);
     if (!state.nearest.empty())
       diagnostic << "; nearest is " << state.nearest;
-    diagnostic.attachNote(node.getLoc()) << onnx::describe(node) << " reads it";
+    if (maker != node)
+      diagnostic.attachNote(node.getLoc())
+          << onnx::describe(node) << " depends on it";
   }
-  // Going on with the value as it is finds what else is not understood.
-  int64_t width = 0;
-  for (size_t w = 0; w < worlds.size(); ++w)
-    width = state.tensors[w].count() / worlds[w].rows();
-  Part part{.kind = Part::Kind::Unknown, .width = width};
-  part.locations.push_back(node.getLoc());
-  int index = addPart(std::move(part), state.tensors);
-  become(state, index);
-  return index;
+  // Whatever else fails for the same reason is not reported again.
+  for (auto &[other, made] : states)
+    if (other != value && state.suspect && made.suspect == state.suspect &&
+        made.part < 0 && widthOf(made) > 0)
+      becomeUnknown(made, node.getLoc());
+  becomeUnknown(state, node.getLoc());
+  return state.part;
 }
 
 void Recogniser::visitLinear(onnx::NodeOp node, Matrix matrix, bool gemm) {

@@ -163,24 +163,29 @@ void Emitter::run() {
 
   // Only the last token's row needs the head: what the logits are computed
   // from, back to where rows last met other rows of the residual stream.
-  std::vector<bool> live = program.live();
   int stream = program.logits;
   while (program.parts[stream].kind == Part::Kind::Linear ||
          (program.parts[stream].kind == Part::Kind::Norm &&
           program.parts[stream].name == "final_layer_norm"))
     stream = program.parts[stream].operands[0];
 
+  // Operands first, in their own order: query, key, value, whatever order the
+  // graph has them in.
   values.resize(program.parts.size());
-  for (size_t i = 0; i < program.parts.size(); ++i) {
-    if (!live[i])
-      continue;
-    const Part &part = program.parts[i];
-    values[i] = emit(static_cast<int>(i), part);
-    if (static_cast<int>(i) == stream)
-      values[i] = LastRowOp::create(
+  auto emitTree = [&](auto &self, int index) -> void {
+    if (values[index])
+      return;
+    const Part &part = program.parts[index];
+    for (int operand : part.operands)
+      self(self, operand);
+    values[index] = emit(index, part);
+    if (index == stream)
+      values[index] = LastRowOp::create(
           b, locOf(part),
-          RankedTensorType::get({1, part.width}, b.getF32Type()), values[i]);
-  }
+          RankedTensorType::get({1, part.width}, b.getF32Type()),
+          values[index]);
+  };
+  emitTree(emitTree, program.logits);
   SmallVector<Value> returned = {values[program.logits]};
   returned.append(caches);
   func::ReturnOp::create(b, module.getLoc(), returned);

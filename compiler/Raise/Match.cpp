@@ -69,8 +69,10 @@ void Recogniser::offer(State &state, Candidate candidate) {
   if (state.nearest.empty() || candidate.error < state.nearestError) {
     llvm::raw_string_ostream text(state.nearest);
     state.nearest.clear();
-    text << candidate.what << ", off by "
-         << llvm::format("%.2g", candidate.error) << " of the largest value";
+    text << candidate.what;
+    if (std::isfinite(candidate.error))
+      text << ", off by " << llvm::format("%.2g", candidate.error)
+           << " of the largest value";
     state.nearestError = candidate.error;
   }
 }
@@ -261,8 +263,14 @@ void Recogniser::matchVectors(State &state, int x, ArrayRef<int> scales,
     choices = {{scales[0], scales[1]}, {scales[1], scales[0]}};
   for (auto [gamma, beta] : choices) {
     std::optional<double> epsilon = solveEpsilon(state, x, gamma, beta);
-    if (!epsilon)
+    if (!epsilon) {
+      if (!scales.empty())
+        offer(state, {{},
+                      std::numeric_limits<double>::infinity(),
+                      0,
+                      "LayerNorm, which no epsilon makes it"});
       continue;
+    }
     double error = 0;
     std::vector<Statistics> rows;
     size_t current = ~size_t(0);

@@ -217,7 +217,9 @@ void Recogniser::matchAttention(State &state, ArrayRef<int> parts,
                            /*singleTokensOnly=*/true) <= kTolerance) {
           if (!repaired && !options.quiet)
             emitWarning(loc)
-                << "the graph has no causal mask, as if it was traced with one "
+                << "node '" << onnx::nameOf(loc)
+                << "': attention has no causal mask, as if the graph was "
+                   "traced with one "
                    "token; it is right for one token a step, and is compiled "
                    "as causal attention";
           repaired = true;
@@ -236,4 +238,9 @@ void Recogniser::matchAttention(State &state, ArrayRef<int> parts,
           what += " (it has no mask: tokens see padding and later ones)";
         offer(state, {part, error, kTolerance, what});
       }
+  offer(state, {{},
+                std::numeric_limits<double>::infinity(),
+                0,
+                "attention, which no choice of query, key, value, heads and "
+                "scale makes it"});
 }

@@ -59,7 +59,8 @@ private:
 
   InFlightDiagnostic fail(int i, const Twine &what) {
     InFlightDiagnostic diagnostic = emitError(locOf(i));
-    diagnostic << "not an OPT model: " << what;
+    diagnostic << "node '" << onnx::nameOf(locOf(i))
+               << "': not an OPT model: " << what;
     return diagnostic;
   }
 

@@ -344,6 +344,23 @@ void Recogniser::compute(onnx::NodeOp node) {
       state.tensors.push_back(result[i]);
     setLeaves(state, made);
     match(node, state);
+    if (state.part >= 0)
+      continue;
+    if (!state.nearest.empty()) {
+      state.suspect = output;
+      state.suspectLeaves = state.leaves;
+    }
+    // A view of something that came close is no news.
+    for (Value input : node.getInputs()) {
+      const State &before = states[input];
+      if (before.part >= 0 || before.nearest.empty() ||
+          (!state.nearest.empty() && state.nearest != before.nearest))
+        continue;
+      state.nearest = before.nearest;
+      state.nearestError = before.nearestError;
+      state.suspect = before.suspect;
+      state.suspectLeaves = before.suspectLeaves;
+    }
   }
 }
 
@@ -381,7 +398,11 @@ int Recogniser::addPart(Part part, ArrayRef<Tensor> tensors) {
   int index = static_cast<int>(program.parts.size());
   if (options.explain) {
     InFlightDiagnostic diagnostic = emitRemark(part.locations.front());
-    diagnostic << "part " << index << ": " << nameOf(part.kind) << ", "
+    diagnostic << "part " << index << ": "
+               << (part.kind == Part::Kind::Activate
+                       ? stringifyActivation(part.activation)
+                       : nameOf(part.kind))
+               << " at '" << onnx::nameOf(part.locations.back()) << "', "
                << part.width << " wide";
     if (!part.operands.empty())
       diagnostic << ", of part";

@@ -56,9 +56,12 @@ private:
     Matrix matrix;
     /// Something before it was reported; say nothing more.
     bool broken = false;
-    /// The formula that came closest, for a message.
+    /// The formula that came closest, for a message: of this value or, if it is
+    /// no rows, of the last one before it, which `suspect` is.
     std::string nearest;
     double nearestError = 0;
+    mlir::Value suspect;
+    llvm::SmallVector<int, 8> suspectLeaves;
   };
   struct PartData {
     std::vector<onnx::Tensor> worlds;
@@ -103,9 +106,10 @@ private:
   void visitEmbed(onnx::NodeOp node, Matrix matrix);
   int knownRows(onnx::NodeOp node, State &state, mlir::Value value);
   int reportUnknown(onnx::NodeOp node, State &state, mlir::Value value);
+  void becomeUnknown(State &state, mlir::Location loc);
   void visitOutputs(onnx::OutputOp output);
   bool isCache(const State &state, int part, int past);
-  std::string describeLeaves(const State &state);
+  std::string describeLeaves(llvm::ArrayRef<int> made);
 
   // Match.cpp: formulas on rows.
   void match(onnx::NodeOp node, State &state);
