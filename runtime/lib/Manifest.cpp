@@ -218,6 +218,18 @@ Status readWeight(const Json &json, const std::string &where, WeightInfo &to) {
   return reader.finish();
 }
 
+Status readLaunch(const Json &json, const std::string &where, LaunchInfo &to) {
+  MemberReader reader(json, where);
+  return reader.get("entry", to.entry)
+      .get("blocks", to.blocks, 1, INT32_MAX)
+      .get("per_token", to.perToken)
+      .get("blocks_per_sm", to.blocksPerSm, 0, 64)
+      .get("threads", to.threads, 1, 1024)
+      .get("shared_bytes", to.sharedBytes, 0, 1 << 20)
+      .get("overlaps", to.overlaps)
+      .finish();
+}
+
 Status readKernel(const Json &json, const std::string &where, KernelInfo &to) {
   MemberReader reader(json, where);
   reader.getOr("library", to.library);
@@ -228,6 +240,10 @@ Status readKernel(const Json &json, const std::string &where, KernelInfo &to) {
                 "', which this runtime does not have");
   reader.getOr("ops", to.ops)
       .getOr("scratch_bytes", to.scratchBytes, 0, int64_t(1) << 40);
+  if (reader.has("launch"))
+    if (const Json *launch = reader.objectAt("launch"))
+      FORESIGHT_CHECK(
+          readLaunch(*launch, where + ": launch", to.launch.emplace()));
   return reader.finish();
 }
 

@@ -23,7 +23,8 @@ template <typename T> T must(Result<T> result) {
 
 Model::Model(const std::string &path) {
   bundle = std::make_unique<Bundle>(must(Bundle::open(path)));
-  device = must(createCpuDevice());
+  device = must(bundle->manifest().device == "cuda" ? createCudaDevice()
+                                                   : createCpuDevice());
   program = must(device->load(*bundle));
   sequence = std::make_unique<Session>(must(Session::create(*program)));
 }

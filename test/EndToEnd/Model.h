@@ -3,6 +3,7 @@
 #define FORESIGHT_TEST_ENDTOEND_MODEL_H
 
 #include "foresight/runtime/CpuDevice.h"
+#include "foresight/runtime/CudaDevice.h"
 #include "foresight/runtime/Session.h"
 #include "foresight/support/Safetensors.h"
 

@@ -21,7 +21,10 @@
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/Passes.h"
 
+#include "llvm/ADT/SetVector.h"
+
 #include <algorithm>
+#include <set>
 
 using namespace mlir;
 using namespace foresight;
@@ -86,18 +89,82 @@ void emitEntry(OpBuilder &b, const GpuPlan &plan) {
   LLVM::ReturnOp::create(b, loc, ValueRange());
 }
 
+/// What surrounds library products, on `count` elements, a multiple of 4, four
+/// a thread:
+///   foresight_cast_TYPE(from, to, count)           f32 to what they read
+///   foresight_activate_KIND(memory, memory, count) activations they lack
+void emitElementwise(
+    OpBuilder &b, Location loc, StringRef name,
+    llvm::function_ref<void(GpuCode &, Value, Value, Value)> element4) {
+  OpBuilder::InsertionGuard guard(b);
+  constexpr int64_t kThreads = 256;
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  auto function = LLVM::LLVMFuncOp::create(
+      b, loc, name,
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()),
+                                  {pointer, pointer, b.getI64Type()}));
+  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(),
+                    b.getUnitAttr());
+  b.setInsertionPointToStart(function.addEntryBlock(b));
+  GpuCode c(b, loc, kThreads);
+  c.readIndices();
+  Value k = c.mul(c.add(c.mul(c.block, kThreads), c.thread), 4);
+  c.ifThen(c.lessThan(k, function.getArgument(2)), [&] {
+    Value x =
+        c.loadAligned(c.vec(4), c.at(function.getArgument(0), c.mul(k, 4)), 16);
+    element4(c, x, k, function.getArgument(1));
+  });
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+}
+
+void emitCast(OpBuilder &b, Location loc, Type element) {
+  emitElementwise(
+      b, loc, element.isF16() ? "foresight_cast_f16" : "foresight_cast_bf16",
+      [&](GpuCode &c, Value x, Value k, Value to) {
+        c.storeNarrow(element, x, c.at(to, c.mul(k, 2)));
+      });
+}
+
+void emitActivate(OpBuilder &b, Location loc, Activation kind) {
+  emitElementwise(b, loc,
+                  ("foresight_activate_" + stringifyActivation(kind)).str(),
+                  [&](GpuCode &c, Value x, Value k, Value to) {
+                    c.storeAligned(emitGpuActivation(c, kind, x),
+                                   c.at(to, c.mul(k, 4)), 16);
+                  });
+}
+
 LogicalResult emitEntries(ModuleOp scheduled, ModuleOp target) {
   OpBuilder b(target.getBodyRegion());
   b.setInsertionPointToEnd(target.getBody());
   declareShared(b, target.getLoc());
+  llvm::SmallSetVector<Type, 2> casts;
+  std::set<Activation> activations;
   for (KernelOp kernel : scheduled.getOps<KernelOp>()) {
-    if (kernel.getLibraryAttr())
+    if (kernel.getLibraryAttr()) {
+      kernel.walk([&](Operation *op) {
+        if (isa<LinearOp, ColumnLinearOp>(op))
+          casts.insert(gpuElement(op->getOperand(1)));
+        Activation kind = Activation::None;
+        if (auto linear = dyn_cast<LinearOp>(op))
+          kind = linear.getActivation();
+        else if (auto activation = dyn_cast<ActivationOp>(op))
+          kind = activation.getActivation();
+        if (kind == Activation::Gelu || kind == Activation::GeluTanh)
+          activations.insert(kind);
+      });
       continue;
+    }
     FailureOr<GpuPlan> plan = planGpuKernel(kernel);
     if (failed(plan))
       return failure();
     emitEntry(b, *plan);
   }
+  for (Type element : casts)
+    if (!element.isF32())
+      emitCast(b, target.getLoc(), element);
+  for (Activation kind : activations)
+    emitActivate(b, target.getLoc(), kind);
   return success();
 }
 

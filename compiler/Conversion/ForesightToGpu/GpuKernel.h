@@ -70,6 +70,8 @@ public:
   resultsOf(llvm::function_ref<bool(mlir::Value)> which);
 };
 
+/// An activation of a scalar or vector. GpuRows.cpp.
+mlir::Value emitGpuActivation(GpuCode &code, Activation kind, mlir::Value x);
 /// Elements k .. k + 3 of an elementwise value. GpuRows.cpp.
 mlir::Value emitElements(GpuFrame &frame, mlir::Value value, mlir::Value k);
 /// Every thread gets parts of the row `value`, LayerNorm or elementwise:

@@ -15,7 +15,7 @@ using namespace foresight;
 
 using Values = CodeBuilder::Values;
 
-static Value activate(GpuCode &c, Activation kind, Value x) {
+Value foresight::emitGpuActivation(GpuCode &c, Activation kind, Value x) {
   Type type = x.getType();
   switch (kind) {
   case Activation::None:
@@ -77,8 +77,8 @@ Value foresight::emitElements(GpuFrame &frame, Value value, Value k) {
     return c.fadd(emitElements(frame, add.getLhs(), k),
                   emitElements(frame, add.getRhs(), k));
   if (auto activation = dyn_cast<ActivationOp>(op))
-    return activate(c, activation.getActivation(),
-                    emitElements(frame, activation.getX(), k));
+    return emitGpuActivation(c, activation.getActivation(),
+                             emitElements(frame, activation.getX(), k));
   auto gather = cast<GatherRowsOp>(op);
   Type element = gpuElement(gather.getTable());
   int64_t bytes = elementBytes(element);
@@ -216,7 +216,7 @@ Value foresight::emitGpuEpilogue(GpuFrame &frame, Value value,
     }
     if (bias)
       sum = c.fadd(sum, element(frame.memoryOf(bias)));
-    return activate(c, activation, sum);
+    return emitGpuActivation(c, activation, sum);
   }
   if (!frame.plan.productOf.contains(value))
     return element(frame.rowOf(value));
@@ -224,7 +224,7 @@ Value foresight::emitGpuEpilogue(GpuFrame &frame, Value value,
     return c.fadd(emitGpuEpilogue(frame, add.getLhs(), product, sum, column),
                   emitGpuEpilogue(frame, add.getRhs(), product, sum, column));
   auto activation = cast<ActivationOp>(op);
-  return activate(
+  return emitGpuActivation(
       c, activation.getActivation(),
       emitGpuEpilogue(frame, activation.getX(), product, sum, column));
 }

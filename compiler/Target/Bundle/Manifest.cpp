@@ -125,6 +125,17 @@ void ManifestBuilder::addKernels() {
     bool known = facts != inputs.kernels.end() && !kernel.getLibrary();
     entry["has_prepare"] = known && facts->second.hasPrepare;
     entry["scratch_bytes"] = known ? facts->second.scratchBytes : 0;
+    auto launch = inputs.launches.find(kernel.getSymName());
+    if (launch != inputs.launches.end() && !kernel.getLibrary()) {
+      const GpuLaunch &l = launch->second;
+      entry["launch"] = {{"entry", gpuEntryName(kernel.getSymName())},
+                         {"blocks", l.blocks},
+                         {"per_token", l.perToken},
+                         {"blocks_per_sm", l.blocksPerSm},
+                         {"threads", l.threads},
+                         {"shared_bytes", l.sharedBytes},
+                         {"overlaps", l.overlaps}};
+    }
     kernelIndex[kernel.getSymName()] = kernels.size();
     kernels.push_back(std::move(entry));
   }

@@ -31,10 +31,19 @@ public:
   int64_t alignment() const override { return FORESIGHT_ALIGNMENT; }
 };
 
+/// Many multiprocessors, and launches that cost as much as reading megabytes:
+/// the fewest stages, every block computing what is short for itself.
+class CudaTargetInfo : public CpuTargetInfo {
+public:
+  llvm::StringRef getName() const override { return "cuda"; }
+};
+
 } // namespace
 
 std::unique_ptr<TargetInfo> foresight::createTargetInfo(llvm::StringRef name) {
   if (name == "cpu")
     return std::make_unique<CpuTargetInfo>();
+  if (name == "cuda")
+    return std::make_unique<CudaTargetInfo>();
   return nullptr;
 }

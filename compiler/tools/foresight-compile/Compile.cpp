@@ -184,6 +184,7 @@ Status Compilation::schedule() {
   PipelineOptions pipeline;
   pipeline.dtype = options.dtype;
   pipeline.maxSeq = options.maxSeq;
+  pipeline.target = options.cuda ? "cuda" : "cpu";
   if (module->lookupSymbol("step")) {
     FORESIGHT_TRY(ModelFacts facts, getModelFacts(*module));
     if (options.maxSeq > facts.maxSeq)
@@ -249,6 +250,10 @@ Status Compilation::dumpModule(const std::string &name) {
 
 /// `--emit=llvm` and `object`: the last variant, which is the best.
 Status Compilation::emitCode() {
+  if (options.cuda) {
+    FORESIGHT_TRY(std::string ptx, compilePtx());
+    return writeOutput(ptx);
+  }
   const CpuVariant &variant = options.variants.back();
   progress.phase("code", variant.name);
   OwningOpRef<ModuleOp> code;

@@ -53,6 +53,7 @@ private:
   Status emitBundle();
   Result<OrderedJson> manifest(const Packing &packing);
   Result<std::vector<std::string>> compileVariants();
+  Result<std::string> compilePtx();
 
   /// What a failure of a phase after import is: the fault of an .mlir file
   /// that was given, otherwise ours.

@@ -3,6 +3,7 @@
 #include "Compile.h"
 
 #include "foresight/Conversion/ForesightToCpu/ForesightToCpu.h"
+#include "foresight/Conversion/ForesightToGpu/ForesightToGpu.h"
 #include "foresight/Target/Bundle/BundleWriter.h"
 #include "foresight/Target/Bundle/Manifest.h"
 #include "foresight/support/Version.h"
@@ -15,9 +16,25 @@ using namespace foresight;
 using namespace foresight::bundle;
 using namespace mlir;
 
+Result<std::string> Compilation::compilePtx() {
+  progress.phase("code", options.cuda->name);
+  OwningOpRef<ModuleOp> code;
+  std::string ptx;
+  if (failed(lowerToGpu(*module, code)) ||
+      failed(emitPtx(*code, *options.cuda, ptx)))
+    return diagnostics.take(failureCode(), "no code for " + options.cuda->name +
+                                               " could be generated");
+  return ptx;
+}
+
 /// One shared object a variant, in the order of `options.variants`.
 Result<std::vector<std::string>> Compilation::compileVariants() {
   std::vector<std::string> objects;
+  if (options.cuda) {
+    FORESIGHT_TRY(std::string ptx, compilePtx());
+    objects.push_back(std::move(ptx));
+    return objects;
+  }
   for (const CpuVariant &variant : options.variants) {
     progress.phase("code", variant.name);
     OwningOpRef<ModuleOp> code;
@@ -35,13 +52,29 @@ Result<std::vector<std::string>> Compilation::compileVariants() {
 Result<OrderedJson> Compilation::manifest(const Packing &packing) {
   ManifestInputs inputs;
   for (auto kernel : module->getOps<KernelOp>()) {
-    FailureOr<KernelInfo> info = analyzeCpuKernel(kernel);
+    FailureOr<KernelInfo> info = KernelInfo();
+    if (options.cuda) {
+      FailureOr<GpuLaunch> launch = analyzeGpuKernel(kernel);
+      if (failed(launch))
+        return diagnostics.take(failureCode(), "a kernel cannot be lowered");
+      info->weightBytes = launch->weightBytes;
+      info->hasCounts = launch->hasCounts;
+      info->countBytes = launch->countBytes;
+      info->units = std::max<int64_t>(1, launch->units);
+      inputs.launches[kernel.getSymName()] = *launch;
+    } else {
+      info = analyzeCpuKernel(kernel);
+    }
     if (failed(info))
       return diagnostics.take(failureCode(), "a kernel cannot be lowered");
     inputs.kernels[kernel.getSymName()] = *info;
   }
   inputs.weights = packing.weights();
   inputs.variants = options.variants;
+  if (options.cuda) {
+    inputs.device = "cuda";
+    inputs.variants = {{options.cuda->name, "", {options.cuda->ptxVersion}, 0}};
+  }
   inputs.options = options.record();
   inputs.producer = "foresight-compile";
   inputs.version = versionText();
@@ -72,8 +105,10 @@ Status Compilation::emitBundle() {
                     ? BundleWriter::createExecutable(options.output, runtime)
                     : BundleWriter::create(options.output));
   FORESIGHT_CHECK(writer.section(SectionKind::kManifest, "", text));
-  for (auto [variant, object] : llvm::zip(options.variants, objects))
-    FORESIGHT_CHECK(writer.section(SectionKind::kCode, variant.name, object));
+  for (auto [i, object] : llvm::enumerate(objects))
+    FORESIGHT_CHECK(writer.section(
+        SectionKind::kCode,
+        options.cuda ? options.cuda->name : options.variants[i].name, object));
   if (!tokenizer.empty())
     FORESIGHT_CHECK(writer.section(SectionKind::kTokenizer, "", tokenizer));
   if (profile)

@@ -200,10 +200,19 @@ private:
     if (!options.profile.empty() && options.sparsity == Sparsity::None)
       return usage("--profile is for --sparsity=exact or predicted");
     std::string why;
-    auto variants = cpuVariants(options.target, why);
-    if (failed(variants))
-      return usage("--target=" + options.target + ": " + why);
-    options.variants = std::move(*variants);
+    if (llvm::StringRef(options.target).starts_with("cuda")) {
+      auto variant = cudaVariant(options.target, why);
+      if (failed(variant))
+        return usage("--target=" + options.target + ": " + why);
+      options.cuda = std::move(*variant);
+      if (options.sparsity != Sparsity::None)
+        return usage("--target=cuda decodes densely: add --sparsity=none");
+    } else {
+      auto variants = cpuVariants(options.target, why);
+      if (failed(variants))
+        return usage("--target=" + options.target + ": " + why);
+      options.variants = std::move(*variants);
+    }
     if (options.output.empty()) {
       if (options.emit >= Emit::Object)
         return usage("-o FILE says where to write");

@@ -3,10 +3,12 @@
 #define FORESIGHT_TOOLS_COMPILE_OPTIONS_H
 
 #include "foresight/Target/Cpu/CpuTarget.h"
+#include "foresight/Target/Cuda/CudaTarget.h"
 #include "foresight/Target/Packing/DeriveProfile.h"
 #include "foresight/support/Result.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +33,8 @@ struct CompileOptions {
   std::string dtype = "auto";
   int64_t maxSeq = 0;
   std::string target = "cpu";
-  std::vector<CpuVariant> variants;
+  std::vector<CpuVariant> variants; ///< for a CPU
+  std::optional<CudaVariant> cuda;  ///< for a GPU
 
   std::string dump; ///< a folder for every phase
   bool explain = false;

@@ -3,7 +3,9 @@
 
 #include "foresight/support/MappedFile.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -11,6 +13,8 @@
 namespace foresight::tools {
 
 const std::vector<OptionSpec> kDeviceOptions = {
+    {"device", "cpu|cuda[:N]",
+     "where to run; N counts GPUs from 0 (default: what the\nbundle is for)"},
     {"threads", "N", "threads to use (default: as many as the process may)"},
     {"weights", "auto|copy|map",
      "copy weights into huge pages, or use the file's own\n"
@@ -66,6 +70,26 @@ Result<std::unique_ptr<Bundle>> openBundle(const Args &args) {
   return std::make_unique<Bundle>(std::move(bundle));
 }
 
+/// The device of --device, else the bundle's.
+static Result<std::unique_ptr<Device>> createDevice(const Args &args,
+                                                    const std::string &bundle,
+                                                    const CpuOptions &cpu) {
+  const std::string name = args.text("device", bundle);
+  if (name == "cpu")
+    return createCpuDevice(cpu);
+  CudaOptions cuda;
+  if (name != "cuda") {
+    const std::string_view prefix = "cuda:";
+    const char *end = name.data() + name.size();
+    const auto [rest, error] = std::from_chars(
+        name.data() + std::min(prefix.size(), name.size()), end, cuda.ordinal);
+    if (!name.starts_with(prefix) || error != std::errc() || rest != end)
+      return makeError(ErrorCode::Usage, "--device=", name,
+                       ": use cpu, cuda or cuda:N");
+  }
+  return createCudaDevice(cuda);
+}
+
 Result<Model> loadModel(const Args &args) {
   // Options first: a wrong one should not wait for gigabytes to be read.
   CpuOptions options;
@@ -81,7 +105,8 @@ Result<Model> loadModel(const Args &args) {
 
   Model model;
   FORESIGHT_TRY(model.bundle, openBundle(args));
-  FORESIGHT_TRY(model.device, createCpuDevice(options));
+  FORESIGHT_TRY(model.device,
+                createDevice(args, model.manifest().device, options));
   FORESIGHT_TRY(model.program, model.device->load(*model.bundle));
   FORESIGHT_TRY(Session session, Session::create(*model.program));
   model.session = std::make_unique<Session>(std::move(session));

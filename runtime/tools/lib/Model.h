@@ -6,6 +6,7 @@
 
 #include "foresight/runtime/Bundle.h"
 #include "foresight/runtime/CpuDevice.h"
+#include "foresight/runtime/CudaDevice.h"
 #include "foresight/runtime/Device.h"
 #include "foresight/runtime/Session.h"
 #include "foresight/text/Tokenizer.h"

@@ -69,12 +69,24 @@ struct WeightInfo {
   std::vector<std::string> tensors;
 };
 
+/// How a kernel is launched on a GPU.
+struct LaunchInfo {
+  std::string entry; ///< its name in the code
+  /// Blocks of a call, times T with `perToken`; or for each multiprocessor.
+  int64_t blocks = 1;
+  bool perToken = false;
+  int64_t blocksPerSm = 0;
+  int64_t threads = 256, sharedBytes = 0;
+  bool overlaps = false; ///< may start while what it waits for still runs
+};
+
 struct KernelInfo {
   std::string name;
   bool hasPrepare = false;
   std::string library; ///< "" or "gemm"
   std::vector<std::string> ops;
   int64_t scratchBytes = 0;
+  std::optional<LaunchInfo> launch; ///< on GPUs only
 };
 
 struct StageArg {

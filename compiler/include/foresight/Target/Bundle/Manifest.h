@@ -7,6 +7,7 @@
 #define FORESIGHT_TARGET_BUNDLE_MANIFEST_H
 
 #include "foresight/Conversion/ForesightToCpu/ForesightToCpu.h"
+#include "foresight/Conversion/ForesightToGpu/ForesightToGpu.h"
 #include "foresight/Target/Packing/Packing.h"
 #include "foresight/support/Json.h"
 
@@ -17,6 +18,8 @@ namespace foresight {
 struct ManifestInputs {
   /// Of every kernel, by its symbol.
   llvm::StringMap<KernelInfo> kernels;
+  /// Of every generated kernel, for a GPU.
+  llvm::StringMap<GpuLaunch> launches;
   /// What the weights section holds.
   std::vector<PackedWeight> weights;
   std::string device = "cpu";

@@ -1,0 +1,29 @@
+//===- CudaDevice.h - Runs bundles on NVIDIA GPUs ---------------*- C++ -*-===//
+//
+// The driver (libcuda.so.1) and cuBLASLt are opened at run time: a program with
+// this device runs on machines that have neither.
+//
+//===----------------------------------------------------------------------===//
+#ifndef FORESIGHT_RUNTIME_CUDADEVICE_H
+#define FORESIGHT_RUNTIME_CUDADEVICE_H
+
+#include "foresight/runtime/Device.h"
+
+namespace foresight {
+
+struct CudaOptions {
+  /// Which GPU, as the driver counts them.
+  int ordinal = 0;
+  /// Whether decoding replays a captured graph; off, every kernel is launched by
+  /// itself: slower, easier to debug.
+  bool graph = true;
+  /// Whether kernels may start while those before them end.
+  bool overlap = true;
+};
+
+/// Fails with Resource if there is no driver or no such GPU.
+Result<std::unique_ptr<Device>>
+createCudaDevice(const CudaOptions &options = {});
+
+} // namespace foresight
+#endif

@@ -1,0 +1,548 @@
+//===- CudaProgram.cpp - A bundle in a GPU's memory -----------------------===//
+#include "CudaProgram.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace foresight::cuda {
+namespace {
+
+/// Graph capture that other threads' calls do not disturb.
+constexpr int kCaptureThreadLocal = 1;
+constexpr unsigned kNonBlockingStream = 1;
+/// Threads of a block and elements of a thread of the entries that surround
+/// library products: the compiler's promise.
+constexpr unsigned kElementwiseThreads = 256;
+constexpr int64_t kThreadElements = 4;
+
+int64_t padded(int64_t columns) {
+  return (columns + FORESIGHT_ROW_PAD - 1) / FORESIGHT_ROW_PAD *
+         FORESIGHT_ROW_PAD;
+}
+
+} // namespace
+
+Result<std::unique_ptr<Program>> CudaProgram::load(const Bundle &bundle,
+                                                   const Gpu &gpu,
+                                                   const CudaOptions &options) {
+  const Manifest &manifest = bundle.manifest();
+  if (manifest.device != "cuda")
+    return makeError(ErrorCode::BadBundle, bundle.path(),
+                     ": is for the device '", manifest.device,
+                     "', not for an NVIDIA GPU; compile it with --target=cuda");
+  std::unique_ptr<CudaProgram> program(new CudaProgram(manifest, gpu, options));
+  const Driver &driver = program->driver;
+  FORESIGHT_CHECK(driver.check(driver.contextSetCurrent(gpu.context),
+                               "use GPU " + gpu.name));
+  FORESIGHT_CHECK(program->checkFits(bundle));
+  FORESIGHT_CHECK(
+      driver.check(driver.streamCreate(&program->stream, kNonBlockingStream),
+                   "create a stream"));
+  for (Event &event : program->events)
+    FORESIGHT_CHECK(
+        driver.check(driver.eventCreate(&event, 0), "create an event"));
+  FORESIGHT_CHECK(program->loadCode(bundle));
+  FORESIGHT_CHECK(program->allocateBuffers());
+  FORESIGHT_CHECK(program->copyWeights(bundle));
+  for (const EntryInfo &entry : manifest.entries)
+    FORESIGHT_CHECK(program->buildEntry(entry));
+  return std::unique_ptr<Program>(std::move(program));
+}
+
+CudaProgram::~CudaProgram() {
+  driver.contextSetCurrent(gpu.context);
+  if (stream)
+    driver.streamSynchronize(stream);
+  for (Entry &entry : entries)
+    if (entry.graph)
+      driver.graphExecDestroy(entry.graph);
+  for (Event event : events)
+    if (event)
+      driver.eventDestroy(event);
+  if (module)
+    driver.moduleUnload(module);
+  if (stream)
+    driver.streamDestroy(stream);
+}
+
+int64_t CudaProgram::castBytes() const {
+  int64_t bytes = 0;
+  for (const EntryInfo &entry : manifest().entries)
+    for (const StageInfo &stage : entry.stages)
+      if (stage.gemm)
+        bytes = std::max(bytes, entry.maxTokens * padded(stage.gemm->k) * 2);
+  return bytes;
+}
+
+/// The whole sum before the first byte is taken: a model that does not fit is
+/// told so at once.
+Status CudaProgram::checkFits(const Bundle &bundle) const {
+  const Manifest &facts = manifest();
+  int64_t state = 0, own = 0;
+  for (const BufferInfo &buffer : facts.buffers) {
+    if (buffer.kind == BufferKind::State)
+      state += buffer.bytes();
+    else if (buffer.kind != BufferKind::Work)
+      own += buffer.bytes();
+  }
+  const auto weightBytes = static_cast<int64_t>(bundle.weights().size());
+  const int64_t work = own + facts.arenaBytes + castBytes();
+  size_t free = 0, total = 0;
+  FORESIGHT_CHECK(
+      driver.check(driver.memGetInfo(&free, &total), "ask for free memory"));
+  // Code, the library's workspace and the driver's own needs.
+  constexpr int64_t kReserve = 256 << 20;
+  const int64_t need = weightBytes + state + work + kReserve;
+  if (need <= static_cast<int64_t>(free))
+    return {};
+  return makeError(ErrorCode::Resource, bundle.path(), ": needs ", need,
+                   " bytes of GPU memory: weights ", weightBytes, ", KV cache ",
+                   state, ", work ", work, ", reserve ", kReserve, "; ",
+                   gpu.name, " has ", free, " of ", total,
+                   " free. A smaller --max-seq makes the KV cache smaller");
+}
+
+Status CudaProgram::loadCode(const Bundle &bundle) {
+  const Manifest &facts = manifest();
+  // The best variant that the GPU runs: "sm_90" runs on 90 and above.
+  const CodeVariant *best = nullptr;
+  for (const CodeVariant &variant : facts.variants)
+    if (std::atoi(variant.name.c_str() + variant.name.find('_') + 1) <=
+        gpu.computeCapability)
+      best = &variant;
+  if (!best)
+    return makeError(
+        ErrorCode::BadBundle, bundle.path(), ": holds code for ",
+        facts.variants.empty() ? "no GPU" : facts.variants.front().name,
+        " and newer; ", gpu.name, " is sm_", gpu.computeCapability);
+  const auto code = bundle.section(bundle::SectionKind::kCode, best->name);
+  // The driver wants a terminating zero.
+  std::string text(reinterpret_cast<const char *>(code.data()), code.size());
+  std::string log(8192, '\0');
+  int keys[] = {kJitErrorLog, kJitErrorLogBytes};
+  void *values[] = {log.data(), reinterpret_cast<void *>(log.size())};
+  if (Status loaded = driver.check(
+          driver.moduleLoad(&module, text.c_str(), 2, keys, values),
+          "compile the bundle's PTX");
+      !loaded.ok())
+    return makeError(loaded.error().code, bundle.path(), ": ",
+                     loaded.error().message, "\n", log.c_str());
+  // Absent where no product has such weights.
+  driver.moduleGetFunction(&castF16, module, "foresight_cast_f16");
+  driver.moduleGetFunction(&castBf16, module, "foresight_cast_bf16");
+  driver.moduleGetFunction(&gelu, module, "foresight_activate_gelu");
+  driver.moduleGetFunction(&geluTanh, module, "foresight_activate_gelu_tanh");
+  for (const KernelInfo &kernel : facts.kernels)
+    if (kernel.library == "gemm") {
+      FORESIGHT_TRY(products, CublasLt::open(driver));
+      break;
+    }
+  return {};
+}
+
+Status CudaProgram::allocateBuffers() {
+  const Manifest &facts = manifest();
+  const auto zeroed = [&](int64_t bytes) -> Result<DeviceMemory> {
+    FORESIGHT_TRY(DeviceMemory memory, DeviceMemory::allocate(driver, bytes));
+    if (bytes > 0)
+      FORESIGHT_CHECK(driver.check(
+          driver.fill8(memory.data(), 0, static_cast<size_t>(bytes), stream),
+          "clear GPU memory"));
+    return memory;
+  };
+  FORESIGHT_TRY(arena, zeroed(facts.arenaBytes));
+  FORESIGHT_TRY(stepMemory, zeroed(sizeof(foresight_step)));
+  FORESIGHT_TRY(stepTwin,
+                PinnedMemory::allocate(driver, sizeof(foresight_step)));
+  FORESIGHT_TRY(cast, zeroed(castBytes()));
+  for (const BufferInfo &buffer : facts.buffers) {
+    PinnedMemory twin;
+    if (buffer.kind == BufferKind::Work) {
+      addresses.push_back(arena.data() + static_cast<Pointer>(buffer.offset));
+    } else {
+      FORESIGHT_TRY(DeviceMemory memory, zeroed(buffer.bytes()));
+      addresses.push_back(memory.data());
+      ownMemory.push_back(std::move(memory));
+      if (buffer.kind != BufferKind::State) {
+        FORESIGHT_TRY(twin, PinnedMemory::allocate(driver, buffer.bytes()));
+        std::memset(twin.data(), 0, static_cast<size_t>(buffer.bytes()));
+      }
+    }
+    twins.push_back(std::move(twin));
+  }
+  return finish("clear GPU memory");
+}
+
+Status CudaProgram::buildEntry(const EntryInfo &info) {
+  const Manifest &facts = manifest();
+  Entry &entry = entries.emplace_back();
+  entry.stages.resize(info.stages.size());
+  for (size_t i = 0; i < info.stages.size(); ++i) {
+    const StageInfo &stage = info.stages[i];
+    const KernelInfo &kernel = facts.kernels[static_cast<size_t>(stage.kernel)];
+    if (stage.gemm) {
+      continue;
+    }
+    Stage &built = entry.stages[i];
+    if (!kernel.launch)
+      return makeError(ErrorCode::BadBundle, "kernel '", kernel.name,
+                       "' says nothing of its launch");
+    const LaunchInfo &launch = *kernel.launch;
+    FORESIGHT_CHECK(driver.check(
+        driver.moduleGetFunction(&built.function, module, launch.entry.c_str()),
+        "find kernel '" + launch.entry + "' of stage '" + stage.name + "'"));
+    if (launch.sharedBytes > 0)
+      FORESIGHT_CHECK(driver.check(
+          driver.functionSetAttribute(built.function, kMaxDynamicShared,
+                                      static_cast<int>(launch.sharedBytes)),
+          "give stage '" + stage.name + "' " +
+              std::to_string(launch.sharedBytes) + " bytes of shared memory"));
+    const int64_t blocks = launch.blocksPerSm > 0
+                               ? launch.blocksPerSm * gpu.multiprocessors
+                               : launch.blocks;
+    built.config = {static_cast<unsigned>(blocks),
+                    1,
+                    1,
+                    static_cast<unsigned>(launch.threads),
+                    1,
+                    1,
+                    static_cast<unsigned>(launch.sharedBytes),
+                    stream,
+                    nullptr,
+                    0};
+    built.perToken = launch.perToken;
+    built.overlaps = launch.overlaps;
+    for (const StageArg &arg : stage.args) {
+      const auto index = static_cast<size_t>(arg.index);
+      built.pointers.push_back(
+          arg.isWeight ? weights.data() +
+                             static_cast<Pointer>(facts.weights[index].offset)
+                       : addresses[index]);
+    }
+    if (stage.counts >= 0)
+      built.pointers.push_back(addresses[static_cast<size_t>(stage.counts)]);
+    built.pointers.push_back(stepMemory.data());
+    for (Pointer &pointer : built.pointers)
+      built.parameters.push_back(&pointer);
+  }
+  if (options.graph && info.maxTokens == 1)
+    return captureGraph(info, entry);
+  return {};
+}
+
+Status CudaProgram::captureGraph(const EntryInfo &info, Entry &entry) {
+  FORESIGHT_CHECK(driver.check(
+      driver.streamBeginCapture(stream, kCaptureThreadLocal), "capture"));
+  Status queued = queueInputs(info);
+  for (size_t i = 0; queued.ok() && i < entry.stages.size(); ++i)
+    // The first kernel waits for copies, which cannot be overlapped.
+    queued = queueStage(info, entry, i, 1, options.overlap && i > 0);
+  if (queued.ok())
+    queued = queueLogits(info);
+  Graph graph = nullptr;
+  Status captured = driver.check(driver.streamEndCapture(stream, &graph),
+                                 "capture entry '" + info.name + "'");
+  if (queued.ok() && captured.ok())
+    captured = driver.check(driver.graphInstantiate(&entry.graph, graph, 0),
+                            "instantiate entry '" + info.name + "'");
+  if (graph)
+    driver.graphDestroy(graph);
+  FORESIGHT_CHECK(std::move(queued));
+  return captured;
+}
+
+Status CudaProgram::queueInputs(const EntryInfo &info) {
+  FORESIGHT_CHECK(
+      driver.check(driver.copyToDevice(stepMemory.data(), stepTwin.data(),
+                                       sizeof(foresight_step), stream),
+                   "copy the step"));
+  for (int64_t buffer : {info.ids, info.positions}) {
+    const auto index = static_cast<size_t>(buffer);
+    const BufferInfo &facts = manifest().buffers[index];
+    FORESIGHT_CHECK(driver.check(
+        driver.copyToDevice(
+            addresses[index], twins[index].data(),
+            static_cast<size_t>(facts.rowBytes * info.maxTokens), stream),
+        "copy token ids"));
+  }
+  return {};
+}
+
+Status CudaProgram::queueLogits(const EntryInfo &info) {
+  const auto index = static_cast<size_t>(info.logits);
+  return driver.check(
+      driver.copyToHost(twins[index].data(), addresses[index],
+                        static_cast<size_t>(manifest().buffers[index].bytes()),
+                        stream),
+      "copy logits");
+}
+
+Status CudaProgram::queueStage(const EntryInfo &info, Entry &entry,
+                               size_t index, int64_t tokens, bool overlap) {
+  const StageInfo &facts = info.stages[index];
+  if (facts.gemm)
+    return queueProduct(facts, tokens);
+  Stage &stage = entry.stages[index];
+  LaunchConfig config = stage.config;
+  if (stage.perToken)
+    config.gridX *= static_cast<unsigned>(tokens);
+  LaunchAttribute attribute{};
+  if (overlap && stage.overlaps) {
+    attribute.id = kProgrammaticSerialization;
+    attribute.value.number = 1;
+    config.attributes = &attribute;
+    config.attributeCount = 1;
+  }
+  std::string where = "launch stage '" + facts.name + "'";
+  const Status32 status =
+      driver.launch(&config, stage.function, stage.parameters.data(), nullptr);
+  if (status != 0)
+    for (const std::string &source : facts.sources)
+      where += " from " + source;
+  return driver.check(status, where);
+}
+
+Status CudaProgram::queueProduct(const StageInfo &stage, int64_t tokens) {
+  const Manifest &facts = manifest();
+  const GemmInfo &gemm = *stage.gemm;
+  const auto buffer = [&](int64_t i) -> const BufferInfo & {
+    return facts.buffers[static_cast<size_t>(i)];
+  };
+  const auto weight = [&](int64_t i) -> const WeightInfo & {
+    return facts.weights[static_cast<size_t>(i)];
+  };
+  const auto at = [&](int64_t i) {
+    return weights.data() + static_cast<Pointer>(weight(i).offset);
+  };
+  Product p;
+  p.n = gemm.n;
+  p.k = gemm.k;
+  p.tokens = std::min(tokens, buffer(gemm.out).rows);
+  p.inOut = gemm.inOut;
+  p.element = weight(gemm.weight).element;
+  p.weight = at(gemm.weight);
+  p.weightStride = padded(weight(gemm.weight).shape[1]);
+  p.bias = gemm.bias >= 0 ? at(gemm.bias) : 0;
+  p.x = addresses[static_cast<size_t>(gemm.x)];
+  p.xStride = buffer(gemm.x).rowBytes / 4;
+  p.y = addresses[static_cast<size_t>(gemm.out)];
+  p.yStride = buffer(gemm.out).rowBytes / 4;
+  p.activation = gemm.activation;
+  if (gemm.residual >= 0) {
+    p.residual = addresses[static_cast<size_t>(gemm.residual)];
+    p.residualStride = buffer(gemm.residual).rowBytes / 4;
+  }
+  if (p.element != Element::F32) {
+    Function function = p.element == Element::F16 ? castF16 : castBf16;
+    if (!function)
+      return makeError(ErrorCode::BadBundle, "stage '", stage.name,
+                       "' needs a cast that the bundle's code lacks");
+    FORESIGHT_CHECK(queueElementwise(function, p.x, cast.data(),
+                                     p.tokens * p.xStride, stage));
+    p.x = cast.data();
+  }
+  Function after = nullptr;
+  if (!CublasLt::supports(p.activation)) {
+    after = p.activation == Activation::Gelu ? gelu : geluTanh;
+    if (!after || p.residual)
+      return makeError(ErrorCode::BadBundle, "stage '", stage.name,
+                       "' needs an activation that the bundle's code lacks");
+    p.activation = Activation::None;
+  }
+  if (Status done = products->multiply(p, stream); !done.ok())
+    return makeError(done.error().code, "stage '", stage.name,
+                     "': ", done.error().message);
+  if (after)
+    return queueElementwise(after, p.y, p.y, p.tokens * p.yStride, stage);
+  return {};
+}
+
+Status CudaProgram::queueElementwise(Function function, Pointer from,
+                                     Pointer to, int64_t count,
+                                     const StageInfo &stage) {
+  void *parameters[] = {&from, &to, &count};
+  const int64_t perBlock = kElementwiseThreads * kThreadElements;
+  LaunchConfig config{};
+  config.gridX = static_cast<unsigned>((count + perBlock - 1) / perBlock);
+  config.gridY = config.gridZ = config.blockY = config.blockZ = 1;
+  config.blockX = kElementwiseThreads;
+  config.stream = stream;
+  return driver.check(driver.launch(&config, function, parameters, nullptr),
+                      "launch what surrounds the product of stage '" +
+                          stage.name + "'");
+}
+
+Status CudaProgram::finish(const std::string &doing) {
+  return driver.check(driver.streamSynchronize(stream), doing);
+}
+
+Status CudaProgram::checkStep(int64_t entry, const Step &step) const {
+  const Manifest &facts = manifest();
+  if (entry < 0 || entry >= static_cast<int64_t>(facts.entries.size()))
+    return makeError(ErrorCode::Usage, "there is no entry ", entry, " of ",
+                     facts.entries.size());
+  const EntryInfo &info = facts.entries[static_cast<size_t>(entry)];
+  if (step.tokens < 1 || step.tokens > info.maxTokens)
+    return makeError(ErrorCode::Usage, "entry '", info.name, "' computes 1..",
+                     info.maxTokens, " tokens a call, not ", step.tokens);
+  if (step.position < 0 || step.position > facts.model.maxSeq - step.tokens)
+    return makeError(ErrorCode::Usage, "a sequence has at most ",
+                     facts.model.maxSeq, " tokens; ", step.tokens,
+                     " at position ", step.position, " do not fit");
+  return {};
+}
+
+Status CudaProgram::runTraced(int64_t entry, int64_t stage, int64_t tokens,
+                              RunTrace::Stage *trace) {
+  const EntryInfo &info = manifest().entries[static_cast<size_t>(entry)];
+  const auto index = static_cast<size_t>(stage);
+  FORESIGHT_CHECK(driver.check(driver.eventRecord(events[0], stream), "time"));
+  FORESIGHT_CHECK(queueStage(info, entries[static_cast<size_t>(entry)], index,
+                             tokens, /*overlap=*/false));
+  FORESIGHT_CHECK(driver.check(driver.eventRecord(events[1], stream), "time"));
+  FORESIGHT_CHECK(finish("run stage '" + info.stages[index].name + "'"));
+  if (!trace)
+    return {};
+  float milliseconds = 0;
+  FORESIGHT_CHECK(driver.check(
+      driver.eventElapsed(&milliseconds, events[0], events[1]), "time"));
+  trace->nanoseconds = static_cast<int64_t>(double(milliseconds) * 1e6);
+  const StageInfo &facts = info.stages[index];
+  trace->counted = 0;
+  if (facts.counts >= 0) {
+    const int64_t units = facts.perToken ? facts.units * tokens : facts.units;
+    std::vector<int32_t> counts(static_cast<size_t>(units));
+    FORESIGHT_CHECK(
+        read(facts.counts, 0, std::as_writable_bytes(std::span(counts))));
+    for (int32_t count : counts)
+      trace->counted += count;
+  }
+  trace->weightBytes = facts.weightBytes + trace->counted * facts.countBytes;
+  return {};
+}
+
+Status CudaProgram::run(int64_t entryIndex, const Step &step,
+                        const RunOptions &runOptions) {
+  FORESIGHT_CHECK(checkStep(entryIndex, step));
+  FORESIGHT_CHECK(driver.check(driver.contextSetCurrent(gpu.context),
+                               "use GPU " + gpu.name));
+  const EntryInfo &info = manifest().entries[static_cast<size_t>(entryIndex)];
+  Entry &entry = entries[static_cast<size_t>(entryIndex)];
+  const foresight_step now{step.tokens, step.position};
+  std::memcpy(stepTwin.data(), &now, sizeof(now));
+  const bool isWatched = runOptions.trace || runOptions.observer;
+  if (entry.graph && !isWatched) {
+    FORESIGHT_CHECK(driver.check(driver.graphLaunch(entry.graph, stream),
+                                 "launch entry '" + info.name + "'"));
+    return finish("run entry '" + info.name + "'");
+  }
+  FORESIGHT_CHECK(queueInputs(info));
+  if (runOptions.trace)
+    runOptions.trace->stages.resize(entry.stages.size());
+  for (size_t i = 0; i < entry.stages.size(); ++i) {
+    if (!isWatched) {
+      FORESIGHT_CHECK(queueStage(info, entry, i, step.tokens, false));
+      continue;
+    }
+    const auto stage = static_cast<int64_t>(i);
+    FORESIGHT_CHECK(
+        runTraced(entryIndex, stage, step.tokens,
+                  runOptions.trace ? &runOptions.trace->stages[i] : nullptr));
+    if (runOptions.observer)
+      FORESIGHT_CHECK(
+          runOptions.observer->afterStage(*this, entryIndex, stage, step));
+  }
+  FORESIGHT_CHECK(queueLogits(info));
+  return finish("run entry '" + info.name + "'");
+}
+
+Status CudaProgram::runStage(int64_t entry, int64_t stage, const Step &step,
+                             RunTrace::Stage *trace) {
+  FORESIGHT_CHECK(checkStep(entry, step));
+  const EntryInfo &info = manifest().entries[static_cast<size_t>(entry)];
+  if (stage < 0 || stage >= static_cast<int64_t>(info.stages.size()))
+    return makeError(ErrorCode::Usage, "there is no stage ", stage, " of ",
+                     info.stages.size());
+  const foresight_step now{step.tokens, step.position};
+  std::memcpy(stepTwin.data(), &now, sizeof(now));
+  FORESIGHT_CHECK(queueInputs(info));
+  FORESIGHT_CHECK(runTraced(entry, stage, step.tokens, trace));
+  return {};
+}
+
+Status CudaProgram::checkRange(int64_t buffer, int64_t offset,
+                               size_t bytes) const {
+  const Manifest &facts = manifest();
+  if (buffer < 0 || buffer >= static_cast<int64_t>(facts.buffers.size()))
+    return makeError(ErrorCode::Usage, "there is no buffer ", buffer, " of ",
+                     facts.buffers.size());
+  const BufferInfo &info = facts.buffers[static_cast<size_t>(buffer)];
+  if (offset < 0 || offset > info.bytes() ||
+      bytes > static_cast<size_t>(info.bytes() - offset))
+    return makeError(ErrorCode::Usage, "buffer '", info.name, "' has ",
+                     info.bytes(), " bytes; ", bytes, " at ", offset,
+                     " are not within it");
+  return {};
+}
+
+Status CudaProgram::write(int64_t buffer, int64_t offset,
+                          std::span<const std::byte> from) {
+  FORESIGHT_CHECK(checkRange(buffer, offset, from.size()));
+  const auto index = static_cast<size_t>(buffer);
+  // An input travels with the next step; everything else now.
+  if (manifest().buffers[index].kind == BufferKind::Input) {
+    std::copy(from.begin(), from.end(), twins[index].data() + offset);
+    return {};
+  }
+  FORESIGHT_CHECK(driver.check(
+      driver.copyToDevice(addresses[index] + static_cast<Pointer>(offset),
+                          from.data(), from.size(), stream),
+      "write a buffer"));
+  return finish("write a buffer");
+}
+
+Status CudaProgram::read(int64_t buffer, int64_t offset,
+                         std::span<std::byte> to) {
+  FORESIGHT_CHECK(checkRange(buffer, offset, to.size()));
+  const auto index = static_cast<size_t>(buffer);
+  // What a step put out has arrived; what was written last is on the host.
+  const BufferKind kind = manifest().buffers[index].kind;
+  if (kind == BufferKind::Input || kind == BufferKind::Output) {
+    const std::byte *from = twins[index].data() + offset;
+    std::copy(from, from + to.size(), to.begin());
+    return {};
+  }
+  FORESIGHT_CHECK(driver.check(
+      driver.copyToHost(to.data(),
+                        addresses[index] + static_cast<Pointer>(offset),
+                        to.size(), stream),
+      "read a buffer"));
+  return finish("read a buffer");
+}
+
+Status CudaProgram::reset() {
+  const Manifest &facts = manifest();
+  for (size_t i = 0; i < facts.buffers.size(); ++i)
+    if (facts.buffers[i].kind == BufferKind::State)
+      FORESIGHT_CHECK(driver.check(
+          driver.fill8(addresses[i], 0,
+                       static_cast<size_t>(facts.buffers[i].bytes()), stream),
+          "clear a cache"));
+  return finish("clear caches");
+}
+
+std::string CudaProgram::description() const {
+  return gpu.name + ", sm_" + std::to_string(gpu.computeCapability) +
+         (options.graph ? ", decoding as a graph" : ", kernel by kernel") +
+         (products ? ", prompt products by cuBLASLt" : "");
+}
+
+int64_t CudaProgram::memoryBytes() const {
+  int64_t bytes =
+      weights.size() + arena.size() + stepMemory.size() + cast.size();
+  for (const DeviceMemory &memory : ownMemory)
+    bytes += memory.size();
+  return bytes;
+}
+
+} // namespace foresight::cuda

@@ -1,0 +1,97 @@
+//===- CudaProgram.h - A bundle in a GPU's memory ---------------*- C++ -*-===//
+#ifndef FORESIGHT_RUNTIME_CUDA_CUDAPROGRAM_H
+#define FORESIGHT_RUNTIME_CUDA_CUDAPROGRAM_H
+
+#include "CublasLt.h"
+#include "Memory.h"
+
+#include "foresight/abi/Kernel.h"
+#include "foresight/runtime/CudaDevice.h"
+
+namespace foresight::cuda {
+
+/// What a program needs to know of its GPU.
+struct Gpu {
+  const Driver *driver = nullptr;
+  Context context = nullptr;
+  std::string name;
+  int computeCapability = 0; ///< 90
+  int multiprocessors = 0;
+};
+
+/// Inputs, the step and the logits have pinned twins on the host. Decoding is
+/// one graph launch: copies in, all kernels, the copy of the logits out.
+class CudaProgram final : public Program {
+public:
+  static Result<std::unique_ptr<Program>>
+  load(const Bundle &bundle, const Gpu &gpu, const CudaOptions &options);
+  ~CudaProgram() override;
+
+  Status run(int64_t entry, const Step &step,
+             const RunOptions &options) override;
+  Status runStage(int64_t entry, int64_t stage, const Step &step,
+                  RunTrace::Stage *trace) override;
+  Status write(int64_t buffer, int64_t offset,
+               std::span<const std::byte> from) override;
+  Status read(int64_t buffer, int64_t offset, std::span<std::byte> to) override;
+  Status reset() override;
+  std::string description() const override;
+  int64_t memoryBytes() const override;
+
+private:
+  struct Stage {
+    Function function = nullptr; ///< null for a library stage
+    LaunchConfig config{};
+    bool perToken = false, overlaps = false;
+    std::vector<Pointer> pointers;
+    std::vector<void *> parameters;
+  };
+  struct Entry {
+    std::vector<Stage> stages;
+    GraphExec graph = nullptr;
+  };
+
+  CudaProgram(const Manifest &manifest, const Gpu &gpu,
+              const CudaOptions &options)
+      : Program(manifest), gpu(gpu), driver(*gpu.driver), options(options) {}
+
+  Status checkFits(const Bundle &bundle) const;
+  Status loadCode(const Bundle &bundle);
+  Status allocateBuffers();
+  Status copyWeights(const Bundle &bundle);
+  Status buildEntry(const EntryInfo &info);
+  Status captureGraph(const EntryInfo &info, Entry &entry);
+  Status queueInputs(const EntryInfo &info);
+  Status queueLogits(const EntryInfo &info);
+  Status queueStage(const EntryInfo &info, Entry &entry, size_t stage,
+                    int64_t tokens, bool overlap);
+  Status queueProduct(const StageInfo &stage, int64_t tokens);
+  Status queueElementwise(Function function, Pointer from, Pointer to,
+                          int64_t count, const StageInfo &stage);
+  Status runTraced(int64_t entry, int64_t stage, int64_t tokens,
+                   RunTrace::Stage *trace);
+  Status checkStep(int64_t entry, const Step &step) const;
+  Status checkRange(int64_t buffer, int64_t offset, size_t bytes) const;
+  Status finish(const std::string &doing);
+  /// Scratch for x of the largest product in 16 bits, in bytes.
+  int64_t castBytes() const;
+
+  const Gpu gpu;
+  const Driver &driver;
+  const CudaOptions options;
+  Module module = nullptr;
+  Stream stream = nullptr;
+  Event events[2] = {};
+  Function castF16 = nullptr, castBf16 = nullptr, gelu = nullptr,
+           geluTanh = nullptr;
+  std::unique_ptr<CublasLt> products;
+  DeviceMemory weights, arena, stepMemory, cast;
+  std::vector<DeviceMemory> ownMemory;
+  std::vector<Pointer> addresses;  ///< one a buffer
+  std::vector<PinnedMemory> twins; ///< one a buffer; empty but for in and out
+  PinnedMemory stepTwin;
+  std::vector<Entry> entries;
+};
+
+} // namespace foresight::cuda
+#endif
