@@ -84,16 +84,45 @@ void BufferPlan::addConflicts(
   }
 }
 
-/// Whether `b` may lie at `offsetOfB` though its bytes meet those of `a`, which
-/// is placed. Kernels rely on zeros in the padding of a row: where there is
-/// some, only a buffer with the same rows, padding included, may take its
-/// place.
-bool BufferPlan::mayOverlap(unsigned a, unsigned b, int64_t offsetOfB) const {
-  if (conflicts.contains({std::min(a, b), std::max(a, b)}))
-    return false;
-  if (!buffers[a].padding && !buffers[b].padding)
-    return true;
-  return buffers[a].offset == offsetOfB && buffers[a].type == buffers[b].type;
+/// Whether `a` and `b` may share bytes wherever they lie. Kernels rely on zeros
+/// in the padding of a row: a buffer that has some is no place for other rows.
+bool BufferPlan::mayOverlap(unsigned a, unsigned b) const {
+  return !conflicts.contains({std::min(a, b), std::max(a, b)}) &&
+         !buffers[a].padding && !buffers[b].padding;
+}
+
+/// Whether `a` and `b` may lie at the same address: they have the same rows,
+/// padding included.
+bool BufferPlan::mayReplace(unsigned a, unsigned b) const {
+  return !conflicts.contains({std::min(a, b), std::max(a, b)}) &&
+         buffers[a].type == buffers[b].type;
+}
+
+/// The lowest offset of `index` that none of `placed` is in the way of.
+int64_t BufferPlan::firstFit(unsigned index, ArrayRef<unsigned> placed) const {
+  const Buffer &buffer = buffers[index];
+  SmallVector<unsigned> obstacles;
+  llvm::copy_if(placed, std::back_inserter(obstacles),
+                [&](unsigned other) { return !mayOverlap(index, other); });
+  SmallVector<int64_t> candidates = {0};
+  for (unsigned other : obstacles) {
+    candidates.push_back(buffers[other].offset);
+    candidates.push_back(llvm::alignTo(
+        buffers[other].offset + buffers[other].bytes(), target.alignment()));
+  }
+  llvm::sort(candidates);
+  for (int64_t offset : candidates) {
+    bool fits = llvm::all_of(obstacles, [&](unsigned other) {
+      const Buffer &there = buffers[other];
+      bool meets = offset < there.offset + there.bytes() &&
+                   there.offset < offset + buffer.bytes();
+      return !meets || (there.offset == offset && mayReplace(index, other));
+    });
+    if (fits)
+      return offset;
+  }
+  // Behind the last obstacle there is always room.
+  return candidates.back();
 }
 
 /// Largest first, each at the lowest offset that works.
@@ -108,27 +137,7 @@ void BufferPlan::placeWork() {
   });
   SmallVector<unsigned> placed;
   for (unsigned index : work) {
-    Buffer &buffer = buffers[index];
-    // The start of the arena and the end of every placed buffer.
-    SmallVector<int64_t> candidates = {0};
-    for (unsigned other : placed) {
-      candidates.push_back(buffers[other].offset);
-      candidates.push_back(llvm::alignTo(
-          buffers[other].offset + buffers[other].bytes(), target.alignment()));
-    }
-    llvm::sort(candidates);
-    for (int64_t offset : candidates) {
-      bool fits = llvm::all_of(placed, [&](unsigned other) {
-        const Buffer &there = buffers[other];
-        bool meets = offset < there.offset + there.bytes() &&
-                     there.offset < offset + buffer.bytes();
-        return !meets || mayOverlap(other, index, offset);
-      });
-      if (fits) {
-        buffer.offset = offset;
-        break;
-      }
-    }
+    buffers[index].offset = firstFit(index, placed);
     placed.push_back(index);
   }
 }

@@ -7,10 +7,10 @@
 #include "foresight/Target/TargetInfo.h"
 
 #include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
 
 #include <map>
-#include <set>
 
 namespace foresight {
 
@@ -55,12 +55,14 @@ public:
                            mlir::SymbolTable &symbols) const;
 
 private:
-  bool mayOverlap(unsigned a, unsigned b, int64_t offsetOfB) const;
+  bool mayOverlap(unsigned a, unsigned b) const;
+  bool mayReplace(unsigned a, unsigned b) const;
+  int64_t firstFit(unsigned index, llvm::ArrayRef<unsigned> placed) const;
 
   const TargetInfo &target;
   std::vector<Buffer> buffers;
   llvm::StringMap<unsigned> byName;
-  std::set<std::pair<unsigned, unsigned>> conflicts;
+  llvm::DenseSet<std::pair<unsigned, unsigned>> conflicts;
 };
 
 } // namespace foresight

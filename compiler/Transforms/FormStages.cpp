@@ -140,8 +140,8 @@ struct FormStagesPass
   void runOnOperation() override {
     std::unique_ptr<TargetInfo> info = createTargetInfo(target);
     if (!info) {
-      getOperation().emitError()
-          << "no stage rules for target '" << target << "'; there is: cpu";
+      getOperation().emitError() << "no stage rules for target '" << target
+                                 << "'; there are: cpu, cuda";
       return signalPassFailure();
     }
     for (func::FuncOp entry : entriesOf(getOperation()))

@@ -183,8 +183,8 @@ struct PlanBuffersPass
   void runOnOperation() override {
     std::unique_ptr<TargetInfo> info = createTargetInfo(target);
     if (!info) {
-      getOperation().emitError()
-          << "no stage rules for target '" << target << "'; there is: cpu";
+      getOperation().emitError() << "no stage rules for target '" << target
+                                 << "'; there are: cpu, cuda";
       return signalPassFailure();
     }
     SmallVector<func::FuncOp> entries = entriesOf(getOperation());

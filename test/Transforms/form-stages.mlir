@@ -2,7 +2,7 @@
 // RUN: foresight-opt %s --foresight-form-stages --split-input-file --verify-diagnostics --mlir-print-debuginfo | FileCheck %s --check-prefix=LOC
 // RUN: not foresight-opt %s --foresight-form-stages=target=abacus --split-input-file 2>&1 | FileCheck %s --check-prefix=TARGET
 
-// TARGET: error: no stage rules for target 'abacus'; there is: cpu
+// TARGET: error: no stage rules for target 'abacus'; there are: cpu, cuda
 
 // A LayerNorm that only products of one stage read is computed inside it, and
 // products of one input are one stage.
