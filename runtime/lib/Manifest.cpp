@@ -215,6 +215,18 @@ Status readWeight(const Json &json, const std::string &where, WeightInfo &to) {
       .getOr("tensors", to.tensors);
   if (to.element == Element::LowBit)
     reader.get("bits", to.bits, 2, 8);
+  if (reader.has("synthetic"))
+    if (const Json *rule = reader.objectAt("synthetic")) {
+      MemberReader inner(*rule, where + ": synthetic");
+      int64_t seed = 0;
+      double mean = 0, deviation = 0;
+      inner.get("seed", seed, 0, INT64_MAX)
+          .getFinite("mean", mean)
+          .getFinite("deviation", deviation);
+      FORESIGHT_CHECK(inner.finish());
+      to.synthetic = {static_cast<uint64_t>(seed), static_cast<float>(mean),
+                      static_cast<float>(deviation)};
+    }
   return reader.finish();
 }
 
@@ -396,6 +408,8 @@ Result<Manifest> parseManifest(std::string_view text, const std::string &where,
   }
   reader.get("arena_bytes", manifest.arenaBytes, 0, kLargestSize);
   readList(reader, "buffers", "buffer", manifest.buffers, status, readBuffer);
+  reader.getOr("generated_weight_bytes", manifest.generatedWeightBytes, 0,
+               kLargestSize);
   readList(reader, "weights", "weight", manifest.weights, status, readWeight);
   readList(reader, "kernels", "kernel", manifest.kernels, status, readKernel);
   if (const Json *entries = reader.objectAt("entries"); entries && status.ok())
@@ -409,6 +423,12 @@ Result<Manifest> parseManifest(std::string_view text, const std::string &where,
            readSelection);
   FORESIGHT_CHECK(std::move(status));
   FORESIGHT_CHECK(reader.finish());
+  // A bundle without weights says how many bytes the device makes.
+  if (weightsBytes == 0)
+    weightsBytes = static_cast<uint64_t>(manifest.generatedWeightBytes);
+  else if (manifest.generatedWeightBytes != 0)
+    return makeError(ErrorCode::BadBundle, where,
+                     ": holds weights and says that the device makes them");
   FORESIGHT_CHECK(checkManifest(manifest, where, weightsBytes));
   return manifest;
 }

@@ -134,6 +134,80 @@ void emitActivate(OpBuilder &b, Location loc, Activation kind) {
                   });
 }
 
+/// `foresight_fill_TYPE(memory, count, columns, stride, seed, mean,
+/// deviation)`: synthetic weights, four elements a thread. A row has `columns`
+/// values and zeros up to `stride`. A value is the sum of four uniform 16-bit
+/// numbers that a hash of seed and index gives, scaled to the mean and
+/// deviation asked for.
+void emitFill(OpBuilder &b, Location loc, Type element) {
+  OpBuilder::InsertionGuard guard(b);
+  constexpr int64_t kThreads = 256, kElements = 4;
+  MLIRContext *ctx = b.getContext();
+  Type i64 = b.getI64Type(), f32 = b.getF32Type();
+  StringRef name = element.isF16()    ? "foresight_fill_f16"
+                   : element.isBF16() ? "foresight_fill_bf16"
+                                      : "foresight_fill_f32";
+  auto function = LLVM::LLVMFuncOp::create(
+      b, loc, name,
+      LLVM::LLVMFunctionType::get(
+          LLVM::LLVMVoidType::get(ctx),
+          {LLVM::LLVMPointerType::get(ctx), i64, i64, i64, i64, f32, f32}));
+  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(),
+                    b.getUnitAttr());
+  b.setInsertionPointToStart(function.addEntryBlock(b));
+  auto argument = [&](int i) -> Value { return function.getArgument(i); };
+  GpuCode c(b, loc, kThreads);
+  c.readIndices();
+  auto shifted = [&](Value x, int64_t by) -> Value {
+    return arith::ShRUIOp::create(b, loc, x, c.i64(by));
+  };
+  auto mixed = [&](Value x, int64_t by) -> Value {
+    return arith::XOrIOp::create(b, loc, x, shifted(x, by));
+  };
+  Value first = c.mul(c.add(c.mul(c.block, kThreads), c.thread), kElements);
+  c.ifThen(c.lessThan(first, argument(1)), [&] {
+    SmallVector<Value> values;
+    for (int64_t e = 0; e < kElements; ++e) {
+      Value index = c.add(first, e);
+      // The finaliser of splitmix64.
+      Value x = c.add(
+          argument(4),
+          c.mul(c.add(index, 1), static_cast<int64_t>(0x9e3779b97f4a7c15ull)));
+      x = c.mul(mixed(x, 30), static_cast<int64_t>(0xbf58476d1ce4e5b9ull));
+      x = c.mul(mixed(x, 27), static_cast<int64_t>(0x94d049bb133111ebull));
+      x = mixed(x, 31);
+      Value sum = c.i64(0);
+      for (int64_t part = 0; part < 4; ++part)
+        sum = c.add(sum, arith::AndIOp::create(b, loc, shifted(x, 16 * part),
+                                               c.i64(0xffff)));
+      // Mean 2 * 65535, variance 4 * (2^32 - 1) / 12.
+      Value centred =
+          arith::SIToFPOp::create(b, loc, f32, c.sub(sum, c.i64(2 * 65535)));
+      Value n = c.fmul(centred, c.f32(1.0 / 37837.2));
+      Value value = c.fma(n, argument(6), argument(5));
+      Value column = arith::RemUIOp::create(b, loc, index, argument(3));
+      values.push_back(
+          c.select(c.lessThan(column, argument(2)), value, c.f32(0)));
+    }
+    c.storeNarrow(element, c.vectorOf(values),
+                  c.at(argument(0), c.mul(first, elementBytes(element))));
+  });
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+}
+
+/// The element types of synthetic weights, if there are any.
+llvm::SmallSetVector<Type, 3> syntheticElements(ModuleOp module) {
+  llvm::SmallSetVector<Type, 3> elements;
+  bool isSynthetic = llvm::any_of(module.getOps<WeightOp>(), [](WeightOp w) {
+    return isa<SyntheticAttr>(w.getSource());
+  });
+  if (isSynthetic)
+    for (WeightOp weight : module.getOps<WeightOp>())
+      if (auto type = dyn_cast<RankedTensorType>(weight.getType()))
+        elements.insert(type.getElementType());
+  return elements;
+}
+
 LogicalResult emitEntries(ModuleOp scheduled, ModuleOp target) {
   OpBuilder b(target.getBodyRegion());
   b.setInsertionPointToEnd(target.getBody());
@@ -160,6 +234,8 @@ LogicalResult emitEntries(ModuleOp scheduled, ModuleOp target) {
       return failure();
     emitEntry(b, *plan);
   }
+  for (Type element : syntheticElements(scheduled))
+    emitFill(b, target.getLoc(), element);
   for (Type element : casts)
     if (!element.isF32())
       emitCast(b, target.getLoc(), element);

@@ -54,6 +54,18 @@ static OrderedJson toJson(Attribute attr) {
 // Weights
 //===----------------------------------------------------------------------===//
 
+/// The rule that a synthetic weight, or what it is derived from, is made by.
+static SyntheticAttr syntheticSource(ModuleOp module, StringRef name) {
+  auto weight = module.lookupSymbol<WeightOp>(name);
+  while (weight) {
+    auto derived = dyn_cast<DerivedAttr>(weight.getSource());
+    if (!derived)
+      return dyn_cast<SyntheticAttr>(weight.getSource());
+    weight = module.lookupSymbol<WeightOp>(derived.getSources()[0].getValue());
+  }
+  return {};
+}
+
 void ManifestBuilder::addWeights() {
   for (const PackedWeight &weight : inputs.weights) {
     OrderedJson entry = OrderedJson::object();
@@ -65,6 +77,13 @@ void ManifestBuilder::addWeights() {
     entry["offset"] = weight.offset;
     entry["bytes"] = weight.bytes;
     entry["tensors"] = weight.tensors;
+    if (auto rule = inputs.generateWeights
+                        ? syntheticSource(module, weight.name)
+                        : SyntheticAttr())
+      entry["synthetic"] = {{"seed", rule.getSeed()},
+                            {"mean", rule.getMean().getValueAsDouble()},
+                            {"deviation",
+                             rule.getDeviation().getValueAsDouble()}};
     weightIndex[weight.name] = weights.size();
     weights.push_back(std::move(entry));
   }
@@ -191,6 +210,8 @@ FailureOr<OrderedJson> ManifestBuilder::build() {
   manifest["buffers"] = std::move(buffers);
   manifest["arena_bytes"] = arenaBytes;
   manifest["weights"] = std::move(weights);
+  if (inputs.generateWeights)
+    manifest["generated_weight_bytes"] = inputs.weightBytes;
   manifest["kernels"] = std::move(kernels);
   manifest["entries"] = std::move(entries);
   manifest["selections"] = std::move(selections);

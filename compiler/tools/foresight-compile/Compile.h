@@ -54,6 +54,10 @@ private:
   Result<OrderedJson> manifest(const Packing &packing);
   Result<std::vector<std::string>> compileVariants();
   Result<std::string> compilePtx();
+  /// Whether the bundle holds no weights but says how a GPU makes them.
+  bool generatesWeights() const {
+    return options.cuda && !options.shape.empty();
+  }
 
   /// What a failure of a phase after import is: the fault of an .mlir file
   /// that was given, otherwise ours.

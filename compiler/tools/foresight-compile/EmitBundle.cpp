@@ -70,6 +70,8 @@ Result<OrderedJson> Compilation::manifest(const Packing &packing) {
     inputs.kernels[kernel.getSymName()] = *info;
   }
   inputs.weights = packing.weights();
+  inputs.generateWeights = generatesWeights();
+  inputs.weightBytes = packing.bytes();
   inputs.variants = options.variants;
   if (options.cuda) {
     inputs.device = "cuda";
@@ -115,6 +117,14 @@ Status Compilation::emitBundle() {
     FORESIGHT_CHECK(
         writer.section(SectionKind::kProfile, "", profile->toJson()));
 
+  if (generatesWeights()) {
+    progress.phase("weights",
+                   bytesText(packing.bytes()) + ", made on the GPU at load");
+    progress.phase("write", options.output);
+    FORESIGHT_CHECK(writer.commit());
+    progress.finish(options.output + ", " + bytesText(writer.bytes()));
+    return {};
+  }
   progress.phase("weights", bytesText(packing.bytes()));
   PackingOptions packingOptions;
   packingOptions.progress = [&](uint64_t done, uint64_t total) {

@@ -34,6 +34,9 @@ Result<std::unique_ptr<Program>> CpuProgram::load(const Bundle &bundle,
     return makeError(ErrorCode::BadBundle, bundle.path(),
                      ": is for the device '", manifest.device,
                      "', not for a CPU; compile it with --target=cpu");
+  if (manifest.generatedWeightBytes != 0)
+    return makeError(ErrorCode::BadBundle, bundle.path(),
+                     ": holds no weights: only a GPU makes them at load");
   FORESIGHT_TRY(const CodeVariant *variant,
                 chooseVariant(bundle, options.variant));
   std::unique_ptr<CpuProgram> program(new CpuProgram(manifest, pool));

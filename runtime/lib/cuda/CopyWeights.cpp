@@ -16,8 +16,6 @@ namespace foresight::cuda {
 
 Status CudaProgram::copyWeights(const Bundle &bundle) {
   const std::span<const std::byte> source = bundle.weights();
-  FORESIGHT_TRY(weights, DeviceMemory::allocate(
-                             driver, static_cast<int64_t>(source.size())));
   constexpr uint64_t kMostThreads = 8;
   const uint64_t blocks = bundle.weightBlocks();
   const uint64_t threads = std::clamp<uint64_t>(

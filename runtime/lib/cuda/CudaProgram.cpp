@@ -43,7 +43,12 @@ Result<std::unique_ptr<Program>> CudaProgram::load(const Bundle &bundle,
         driver.check(driver.eventCreate(&event, 0), "create an event"));
   FORESIGHT_CHECK(program->loadCode(bundle));
   FORESIGHT_CHECK(program->allocateBuffers());
-  FORESIGHT_CHECK(program->copyWeights(bundle));
+  FORESIGHT_TRY(program->weights,
+                DeviceMemory::allocate(driver, program->weightBytes(bundle)));
+  if (manifest.generatedWeightBytes != 0)
+    FORESIGHT_CHECK(program->generateWeights());
+  else
+    FORESIGHT_CHECK(program->copyWeights(bundle));
   for (const EntryInfo &entry : manifest.entries)
     FORESIGHT_CHECK(program->buildEntry(entry));
   return std::unique_ptr<Program>(std::move(program));
@@ -85,21 +90,64 @@ Status CudaProgram::checkFits(const Bundle &bundle) const {
     else if (buffer.kind != BufferKind::Work)
       own += buffer.bytes();
   }
-  const auto weightBytes = static_cast<int64_t>(bundle.weights().size());
   const int64_t work = own + facts.arenaBytes + castBytes();
   size_t free = 0, total = 0;
   FORESIGHT_CHECK(
       driver.check(driver.memGetInfo(&free, &total), "ask for free memory"));
   // Code, the library's workspace and the driver's own needs.
   constexpr int64_t kReserve = 256 << 20;
-  const int64_t need = weightBytes + state + work + kReserve;
+  const int64_t need = weightBytes(bundle) + state + work + kReserve;
   if (need <= static_cast<int64_t>(free))
     return {};
   return makeError(ErrorCode::Resource, bundle.path(), ": needs ", need,
-                   " bytes of GPU memory: weights ", weightBytes, ", KV cache ",
-                   state, ", work ", work, ", reserve ", kReserve, "; ",
-                   gpu.name, " has ", free, " of ", total,
+                   " bytes of GPU memory: weights ", weightBytes(bundle),
+                   ", KV cache ", state, ", work ", work, ", reserve ",
+                   kReserve, "; ", gpu.name, " has ", free, " of ", total,
                    " free. A smaller --max-seq makes the KV cache smaller");
+}
+
+int64_t CudaProgram::weightBytes(const Bundle &bundle) const {
+  return manifest().generatedWeightBytes != 0
+             ? manifest().generatedWeightBytes
+             : static_cast<int64_t>(bundle.weights().size());
+}
+
+/// Padding stays zero, values are near normal: speed is all they are for.
+Status CudaProgram::generateWeights() {
+  FORESIGHT_CHECK(
+      driver.check(driver.fill8(weights.data(), 0,
+                                static_cast<size_t>(weights.size()), stream),
+                   "clear weights"));
+  for (const WeightInfo &weight : manifest().weights) {
+    if (!weight.synthetic)
+      continue;
+    const std::string entry =
+        "foresight_fill_" + std::string(elementName(weight.element));
+    Function function = nullptr;
+    FORESIGHT_CHECK(driver.check(
+        driver.moduleGetFunction(&function, module, entry.c_str()),
+        "find '" + entry + "' to make weight '" + weight.name + "'"));
+    const bool isMatrix = weight.shape.size() > 1;
+    int64_t columns = isMatrix ? weight.shape[1] : weight.shape[0];
+    int64_t stride = padded(columns);
+    int64_t count = (isMatrix ? weight.shape[0] : 1) * stride;
+    Pointer memory = weights.data() + static_cast<Pointer>(weight.offset);
+    int64_t seed = static_cast<int64_t>(weight.synthetic->seed);
+    float mean = weight.synthetic->mean,
+          deviation = weight.synthetic->deviation;
+    void *parameters[] = {&memory, &count, &columns,  &stride,
+                          &seed,   &mean,  &deviation};
+    const int64_t perBlock = kElementwiseThreads * kThreadElements;
+    LaunchConfig config{};
+    config.gridX = static_cast<unsigned>((count + perBlock - 1) / perBlock);
+    config.gridY = config.gridZ = config.blockY = config.blockZ = 1;
+    config.blockX = kElementwiseThreads;
+    config.stream = stream;
+    FORESIGHT_CHECK(
+        driver.check(driver.launch(&config, function, parameters, nullptr),
+                     "make weight '" + weight.name + "'"));
+  }
+  return finish("make weights");
 }
 
 Status CudaProgram::loadCode(const Bundle &bundle) {

@@ -59,6 +59,8 @@ private:
   Status loadCode(const Bundle &bundle);
   Status allocateBuffers();
   Status copyWeights(const Bundle &bundle);
+  Status generateWeights();
+  int64_t weightBytes(const Bundle &bundle) const;
   Status buildEntry(const EntryInfo &info);
   Status captureGraph(const EntryInfo &info, Entry &entry);
   Status queueInputs(const EntryInfo &info);

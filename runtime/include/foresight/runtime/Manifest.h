@@ -9,6 +9,7 @@
 #define FORESIGHT_RUNTIME_MANIFEST_H
 
 #include "foresight/support/Result.h"
+#include "foresight/support/Synthetic.h"
 
 #include <cstdint>
 #include <optional>
@@ -67,6 +68,7 @@ struct WeightInfo {
   int64_t bits = 0; ///< of a low-bit copy
   int64_t offset = 0, bytes = 0;
   std::vector<std::string> tensors;
+  std::optional<Synthetic> synthetic; ///< how the device makes it
 };
 
 /// How a kernel is launched on a GPU.
@@ -144,6 +146,8 @@ struct Manifest {
   std::vector<BufferInfo> buffers;
   int64_t arenaBytes = 0;
   std::vector<WeightInfo> weights;
+  /// Of a bundle that holds no weights: the device makes them. 0 otherwise.
+  int64_t generatedWeightBytes = 0;
   std::vector<KernelInfo> kernels;
   std::vector<EntryInfo> entries;
   std::vector<SelectionInfo> selections;

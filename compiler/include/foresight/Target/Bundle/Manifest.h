@@ -22,6 +22,9 @@ struct ManifestInputs {
   llvm::StringMap<GpuLaunch> launches;
   /// What the weights section holds.
   std::vector<PackedWeight> weights;
+  /// Whether the device makes synthetic weights itself: the bundle has none.
+  bool generateWeights = false;
+  uint64_t weightBytes = 0;
   std::string device = "cpu";
   std::vector<CpuVariant> variants;
   /// Option and value, as given.
