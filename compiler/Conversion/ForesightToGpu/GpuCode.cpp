@@ -98,8 +98,24 @@ void GpuCode::storeAligned(Value value, Value pointer, int64_t alignment) {
 }
 
 Value GpuCode::load16(Type element, Value pointer) {
-  // As four words: a vector of f16 would be taken apart before it is needed.
-  return loadAligned(vec(4, b.getI32Type()), pointer, 16, /*invariant=*/true);
+  // An instruction of its own: LLVM would turn a load that is carried round a
+  // loop into a load of the carried address, and so wait for it at once.
+  // Weights are read once: they need not stay in the first-level cache.
+  Type i32 = b.getI32Type();
+  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(),
+                                               {i32, i32, i32, i32});
+  Value words = LLVM::InlineAsmOp::create(
+                    b, loc, type, ValueRange{pointer},
+                    "ld.global.nc.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, "
+                    "[$4];",
+                    "=r,=r,=r,=r,l", /*has_side_effects=*/true,
+                    /*is_align_stack=*/false, LLVM::TailCallKind::None,
+                    LLVM::AsmDialectAttr(), ArrayAttr())
+                    .getResult(0);
+  Values parts;
+  for (int64_t i = 0; i < 4; ++i)
+    parts.push_back(LLVM::ExtractValueOp::create(b, loc, words, i));
+  return vectorOf(parts);
 }
 
 Value GpuCode::widen(Value stored, Type element) {
