@@ -280,10 +280,42 @@ bool Recogniser::isCache(const State &state, int part, int past) {
   return true;
 }
 
+/// A cache that comes out is fed again as the input at the same place, so that
+/// every attention must read one of its own.
+void Recogniser::checkPasts(onnx::OutputOp output,
+                            ArrayRef<std::pair<StringRef, int>> caches) {
+  if (!inputs.hasPast)
+    return;
+  auto inputName = [&](int index) {
+    return cast<StringAttr>(graph.getInputs()[index]).getValue();
+  };
+  SmallVector<int> pasts, readers(inputs.roles.size(), 0);
+  for (auto [i, role] : llvm::enumerate(inputs.roles))
+    if (role == Role::Past)
+      pasts.push_back(static_cast<int>(i));
+  for (const Part &part : program.parts)
+    if (part.kind == Part::Kind::Attention)
+      for (int past : {part.pastKey, part.pastValue})
+        if (past >= 0)
+          ++readers[past];
+  for (int past : pasts)
+    if (readers[past] != 1)
+      fail(output) << "input '" << inputName(past) << "' is the cache of "
+                   << readers[past] << " layers; it must be that of one";
+  if (caches.size() != pasts.size())
+    return;
+  for (auto [past, cache] : llvm::zip(pasts, caches))
+    if (cache.second != past)
+      fail(output) << "output '" << cache.first << "' continues input '"
+                   << inputName(cache.second) << "', but is fed again as '"
+                   << inputName(past) << "'";
+}
+
 void Recogniser::visitOutputs(onnx::OutputOp output) {
   if (failed)
     return; // what is missing has been said
   Value logits;
+  SmallVector<std::pair<StringRef, int>> caches;
   for (auto [nameAttr, value] :
        llvm::zip(output.getNames(), output.getValues())) {
     StringRef name = cast<StringAttr>(nameAttr).getValue();
@@ -302,15 +334,22 @@ void Recogniser::visitOutputs(onnx::OutputOp output) {
             << "' is no part of a decoding step and is left out";
       continue;
     }
-    bool found = false;
-    for (const Part &part : program.parts)
-      if (part.kind == Part::Kind::Attention)
-        found |= isCache(state, part.operands[1], part.pastKey) ||
-                 isCache(state, part.operands[2], part.pastValue);
-    if (!found)
+    std::optional<int> past;
+    for (const Part &part : program.parts) {
+      if (part.kind != Part::Kind::Attention)
+        continue;
+      if (isCache(state, part.operands[1], part.pastKey))
+        past = part.pastKey;
+      else if (isCache(state, part.operands[2], part.pastValue))
+        past = part.pastValue;
+    }
+    if (!past)
       fail(output) << "output '" << name
                    << "' is not the cache of any attention of the graph";
+    else
+      caches.push_back({name, *past});
   }
+  checkPasts(output, caches);
   if (!logits) {
     fail(output) << "the graph has no output of logits";
     return;

@@ -108,6 +108,8 @@ private:
   int reportUnknown(onnx::NodeOp node, State &state, mlir::Value value);
   void becomeUnknown(State &state, mlir::Location loc);
   void visitOutputs(onnx::OutputOp output);
+  void checkPasts(onnx::OutputOp output,
+                  llvm::ArrayRef<std::pair<llvm::StringRef, int>> caches);
   bool isCache(const State &state, int part, int past);
   std::string describeLeaves(llvm::ArrayRef<int> made);
 
