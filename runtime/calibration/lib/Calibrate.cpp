@@ -16,7 +16,7 @@ constexpr int64_t kLogitBytes = 128 << 20;
 constexpr int64_t kLeastTokens = 64;
 /// Of the budget, what the choice aims at, and what a measured choice may use:
 /// the rest is for text that was not seen.
-constexpr double kAim = 0.8, kMost = 0.9;
+constexpr double kAim = 0.7, kMost = 0.85;
 constexpr int kMostTrials = 5;
 
 template <typename... Parts> std::string textOf(const Parts &...parts) {
@@ -327,7 +327,29 @@ private:
                       static_cast<double>(std::max<int64_t>(counts.tokens, 1));
   }
 
+  /// One margin for all layers, each with the bits that read the fewest bytes.
+  UniformMargin uniform(double margin) const {
+    UniformMargin out{.margin = margin};
+    double bytes = 0, dense = 0;
+    for (size_t i = 0; i < tables.size(); ++i) {
+      const Candidate *best = nullptr;
+      const std::vector<Candidate> all = tables[i].candidates();
+      for (const Candidate &candidate : all)
+        if (candidate.profile.rule == LayerProfile::Rule::Margin &&
+            candidate.profile.margin == margin &&
+            (!best || candidate.bytes < best->bytes))
+          best = &candidate;
+      bytes += best->bytes;
+      dense += tables[i].denseBytes();
+      out.cost += choices[i].weight * best->error;
+    }
+    out.bytesShare = bytes / dense;
+    return out;
+  }
+
   void report(Calibration &out, const SelectionSimulator &simulator) const {
+    for (const double margin : {1.0, 1.5, 2.0, 2.5, 3.0, 4.0})
+      out.uniform.push_back(uniform(margin));
     out.profile.hiddenSize = manifest.model.hiddenSize;
     out.profile.ffnDim = manifest.model.ffnDim;
     for (size_t i = 0; i < layers.size(); ++i) {

@@ -45,8 +45,13 @@ void explain(const Calibration &calibration) {
                percent(layer.heldOutBytes / layer.denseBytes),
                fixed(layer.weight * layer.chosen.error * 1e4, 2)});
   }
-  std::printf("%scost: expected increase of the loss, 1e-4 nats a token\n\n",
-              table.text().c_str());
+  Table uniform({"one margin for all layers", "bytes", "cost"});
+  for (const calibration::UniformMargin &margin : calibration.uniform)
+    uniform.add({fixed(margin.margin, 1), percent(margin.bytesShare),
+                 fixed(margin.cost * 1e4, 2)});
+  std::printf(
+      "%s\n%scost: expected increase of the loss, 1e-4 nats a token\n\n",
+      table.text().c_str(), uniform.text().c_str());
 }
 
 Status calibrate(const Args &args) {

@@ -170,8 +170,13 @@ Result<std::vector<int32_t>> encodeText(const text::Tokenizer &tokenizer,
 
 int64_t denseMlpBytes(const Manifest &manifest,
                       const SelectionInfo &selection) {
-  const WeightInfo &fc1 = manifest.weights[selection.fc1];
-  return 2 * selection.neurons * selection.hidden * elementBytes(fc1.element);
+  const int64_t dense = manifest.entryIndex("decode_dense");
+  int64_t bytes = 0;
+  for (const StageInfo &stage : manifest.entries[dense].stages)
+    if (stage.layer == selection.layer &&
+        (stage.role == "fc1" || stage.role == "fc2"))
+      bytes += stage.weightBytes;
+  return bytes;
 }
 
 Status flushOutput() {

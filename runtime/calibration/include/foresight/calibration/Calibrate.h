@@ -40,8 +40,15 @@ struct TextReport {
   double increase() const { return perplexity / densePerplexity - 1; }
 };
 
+/// What one margin for all layers would read and cost.
+struct UniformMargin {
+  double margin = 0, bytesShare = 0;
+  double cost = 0; ///< expected increase of the loss, nats
+};
+
 struct Calibration {
   Profile profile;
+  std::vector<UniformMargin> uniform;
   std::vector<LayerReport> layers;
   TextReport heldIn, heldOut;
 };
