@@ -122,8 +122,8 @@ TEST(Predicted, PerplexityStaysAndAFifthOfTheMlpsIsRead) {
   double predicted = model.negativeLogLikelihood(ids);
   // On the whole validation text it is 0.05 %; a thousand tokens vary more.
   EXPECT_NEAR(std::exp(predicted - dense), 1.0, 2e-3);
-  // Bits come from the weights alone; this sample reads 22.2 %.
-  EXPECT_LE(mlpShare(model), 0.23);
+  // Bits come from the weights alone; text like this reads 20.9 %.
+  EXPECT_LE(mlpShare(model), 0.215);
 }
 
 TEST(Predicted, AWiderMarginReadsMoreAndComesCloser) {

@@ -28,7 +28,7 @@ struct CompileOptions {
   double density = 0.075;
 
   Sparsity sparsity = Sparsity::Exact;
-  double margin = 4;
+  double margin = 3;
   std::string profile;
   std::string dtype = "auto";
   int64_t maxSeq = 0;
