@@ -125,4 +125,21 @@ TEST(Synthetic, IsNamedInTheManifestAndInEveryOutput) {
       std::string::npos);
 }
 
+/// What the project promises beside the pages of mapped files.
+TEST(Memory, OfACompileIsSmall) {
+  TemporaryFolder folder;
+  ProcessResult result = run({tool("foresight-compile"), source(kModel),
+                              "--target=cpu", "-o", folder / "m.fsb"});
+  ASSERT_EQ(result.exitCode, 0) << result.errors;
+  size_t at = result.errors.find("peak memory ");
+  ASSERT_NE(at, std::string::npos) << result.errors;
+  double megabytes = 0;
+  ASSERT_EQ(sscanf(result.errors.c_str() + at, "peak memory %lf MB beyond",
+                   &megabytes),
+            1)
+      << result.errors;
+  EXPECT_GT(megabytes, 1);
+  EXPECT_LT(megabytes, 300);
+}
+
 } // namespace

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 
 using namespace foresight;
 using namespace foresight::test;
@@ -141,6 +142,56 @@ TEST(Predicted, AWiderMarginReadsMoreAndComesCloser) {
   }
   EXPECT_LT(share[0], share[1]);
   EXPECT_GT(error[0], error[1]);
+}
+
+/// One layer of each kind that changes nothing, and the rest by option.
+TEST(ProfileOption, DecidesTheLayersThatItLists) {
+  TemporaryFolder folder;
+  const std::string profile = folder / "profile.json";
+  writeFile(profile, R"({"format": 1,
+    "model": {"hidden_size": 384, "layers": 8,
+              "ffn_dim": [1536, 1536, 1536, 1536, 1536, 1536, 1536, 1536]},
+    "layers": [{"layer": 0, "rule": "skip"}, {"layer": 1, "rule": "dense"},
+               {"layer": 2, "rule": "proof", "bits": 8},
+               {"layer": 3, "rule": "margin", "bits": 4, "margin": 2.5}]})");
+  Model model(
+      compiled({source(kModel), "--sparsity=exact", "--profile=" + profile}));
+  std::map<int64_t, SelectionInfo> layers;
+  for (const SelectionInfo &selection : model.manifest().selections)
+    layers[selection.layer] = selection;
+  EXPECT_EQ(layers.size(), 7u);
+  EXPECT_EQ(layers[0].rule, "skip");
+  EXPECT_FALSE(layers.count(1)) << "a dense layer selects nothing";
+  EXPECT_EQ(layers[2].rule, "proof");
+  EXPECT_EQ(layers[2].bits, 8);
+  EXPECT_EQ(layers[3].rule, "margin");
+  EXPECT_EQ(layers[3].bits, 4);
+  EXPECT_NEAR(layers[3].kappa, 2.5 / std::sqrt(384.0), 1e-9);
+  for (int64_t layer = 4; layer < 8; ++layer)
+    EXPECT_EQ(layers[layer].rule, "proof") << layer;
+
+  // It runs, and as well as its margin promises.
+  std::vector<int32_t> ids = validationTokens(200);
+  ASSERT_TRUE(model.session().useDense(true).ok());
+  double dense = model.negativeLogLikelihood(ids);
+  ASSERT_TRUE(model.session().useDense(false).ok());
+  EXPECT_NEAR(model.negativeLogLikelihood(ids), dense, 5e-3);
+}
+
+/// A model without neurons that are exactly zero: dense, and said so.
+TEST(Gelu, IsCompiledDenseWithAWarning) {
+  TemporaryFolder folder;
+  ProcessResult result =
+      run({tool("foresight-compile"),
+           source("test/fixtures/exports/optimum_gelu/model.onnx"),
+           "--sparsity=predicted", "-q", "-o", folder / "m.fsb"});
+  EXPECT_EQ(result.exitCode, 0) << result.errors;
+  EXPECT_NE(result.errors.find("foresight-compile: warning: "),
+            std::string::npos);
+  EXPECT_NE(result.errors.find("ReLU"), std::string::npos) << result.errors;
+  Model model(folder / "m.fsb");
+  EXPECT_EQ(model.manifest().model.sparsity, "none");
+  EXPECT_TRUE(model.manifest().selections.empty());
 }
 
 } // namespace

@@ -160,21 +160,31 @@ Status Compilation::chooseProfile() {
   return {};
 }
 
-/// What was considered for each layer, best first.
+/// A line a layer: what each choice is expected to read of the dense MLP.
 void Compilation::explainProfile(const DerivedProfile &derived) {
-  for (const auto &[layer, considered] : llvm::enumerate(derived.considered))
+  auto percent = [](double share) {
+    char text[16];
+    snprintf(text, sizeof text, "%.1f %%", share * 100);
+    return std::string(text);
+  };
+  for (const auto &[layer, considered] : llvm::enumerate(derived.considered)) {
+    const LayerProfile *chosen = derived.profile.find(layer);
+    std::string line = "layer " + std::to_string(layer) + " reads";
+    std::string after;
     for (const LayerEstimate &estimate : considered) {
-      const LayerProfile *chosen = derived.profile.find(layer);
-      char text[160];
-      snprintf(text, sizeof text,
-               "layer %zu: %s, %lld bits: %.1f %% of neurons active, %.1f %% "
-               "kept, %.1f %% of the dense MLP read%s",
-               layer, std::string(ruleName(estimate.choice.rule)).c_str(),
-               static_cast<long long>(estimate.choice.bits),
-               estimate.active * 100, estimate.kept * 100, estimate.share * 100,
-               chosen && *chosen == estimate.choice ? " (chosen)" : "");
-      progress.note(text);
+      line += &estimate == &considered.front() ? " " : ", ";
+      line += percent(estimate.share) + " by " +
+              std::string(ruleName(estimate.choice.rule));
+      if (estimate.choice.usesCopy())
+        line += " " + std::to_string(estimate.choice.bits) + " bits";
+      if (chosen && *chosen == estimate.choice) {
+        line += " (chosen)";
+        after = "; " + percent(estimate.active) + " of neurons active, " +
+                percent(estimate.kept) + " kept";
+      }
     }
+    progress.note(line + after);
+  }
 }
 
 Status Compilation::schedule() {

@@ -75,6 +75,7 @@ void Progress::phase(const std::string &name, const std::string &detail) {
   char stamp[32];
   snprintf(stamp, sizeof stamp, "[%5.1f s] %-9s ", seconds(), name.c_str());
   line = stamp + detail;
+  nextLine = seconds() + 2;
   fprintf(stderr, "%s%s", line.c_str(), terminal ? "" : "\n");
 }
 
@@ -95,10 +96,10 @@ void Progress::percent(uint64_t done, uint64_t total) {
     return;
   if (terminal)
     fprintf(stderr, "\r%s %3d %%", line.c_str(), now);
-  else if (now / 10 > shown / 10 || shown < 0)
+  else if (seconds() >= nextLine) {
+    nextLine = seconds() + 2; // a log is for what takes long
     fprintf(stderr, "%20s%3d %%\n", "", now);
-  else
-    return;
+  }
   shown = now;
 }
 

@@ -12,8 +12,8 @@
 namespace foresight {
 
 /// One line a phase on stderr, and a percentage while weights are packed: in
-/// place on a terminal, every tenth otherwise. Also watches how much memory the
-/// process has beyond the pages of mapped files.
+/// place on a terminal, every two seconds otherwise. Also watches how much
+/// memory the process has beyond the pages of mapped files.
 class Progress {
 public:
   explicit Progress(bool quiet);
@@ -38,6 +38,7 @@ private:
   std::mutex mutex;
   std::string line;
   int shown = -1;
+  double nextLine = 0;
   std::atomic<uint64_t> peakBytes{0};
   std::atomic<bool> stop{false};
   std::thread watcher;
