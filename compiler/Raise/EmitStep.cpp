@@ -3,8 +3,10 @@
 #include "EmitStep.h"
 
 #include "foresight/Import/Opt/ModelFacts.h"
+#include "foresight/support/Json.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -201,6 +203,32 @@ static std::string modelName(StringRef path) {
   return (generic && !folder.empty() && folder != "." ? folder : stem).str();
 }
 
+/// The graph decides what the model is; a `config.json` beside it that says
+/// something else belongs to another model, and so may the tokenizer.
+static void warnOfOtherConfig(ModuleOp module, const OptModel &model,
+                              StringRef source) {
+  SmallString<256> path(llvm::sys::path::parent_path(source));
+  llvm::sys::path::append(path, "config.json");
+  if (!llvm::sys::fs::exists(path))
+    return;
+  Result<Json> config = readJsonFile(std::string(path));
+  if (!config.ok() || !config->is_object())
+    return; // said when token ids were read
+  auto compare = [&](const char *key, int64_t found) {
+    auto said = config->find(key);
+    if (said == config->end() || !said->is_number_integer() ||
+        said->get<int64_t>() == found)
+      return;
+    emitWarning(module.getLoc())
+        << path << " says " << key << " is " << said->get<int64_t>()
+        << ", but the graph has " << found << "; are both of the same model?";
+  };
+  compare("vocab_size", model.vocabSize);
+  compare("hidden_size", model.hiddenSize);
+  compare("num_hidden_layers", static_cast<int64_t>(model.attentions.size()));
+  compare("num_attention_heads", model.heads);
+}
+
 LogicalResult raising::emitStep(ModuleOp module, const Program &program,
                                 const OptModel &model,
                                 const RaiseOptions &options) {
@@ -229,6 +257,8 @@ LogicalResult raising::emitStep(ModuleOp module, const Program &program,
       readTokenIds(llvm::sys::path::parent_path(facts.source).str());
   if (!tokens.ok())
     return emitError(module.getLoc()) << tokens.error().message;
+
+  warnOfOtherConfig(module, model, facts.source);
 
   Emitter emitter(module, program, model, maxSeq, element);
   emitter.run();

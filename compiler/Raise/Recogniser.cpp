@@ -213,15 +213,25 @@ void Recogniser::visit(onnx::NodeOp node) {
   compute(node);
 }
 
-/// `If` with a condition that is the same in every world: one branch is the
+/// Whether a value is the same whatever the graph is fed, but for its flag.
+/// What only happens to be the same in all worlds is not.
+bool Recogniser::isFixed(Value value) {
+  if (auto arg = dyn_cast<BlockArgument>(value))
+    return inputs.roles[arg.getArgNumber()] == Role::Flag;
+  auto node = value.getDefiningOp<onnx::NodeOp>();
+  return !node || llvm::all_of(node.getInputs(),
+                               [&](Value input) { return isFixed(input); });
+}
+
+/// `If` on the flag of a merged graph, or on a constant: one branch is the
 /// graph.
 void Recogniser::visitIf(onnx::NodeOp node) {
+  Value decides = node.getInputs().front();
+  bool same = isFixed(decides);
   std::optional<bool> condition;
-  bool same = true;
-  for (const Tensor &tensor : states[node.getInputs().front()].tensors) {
-    bool value = tensor && tensor.count() == 1 && tensor.number(0) != 0;
-    same &= !condition || *condition == value;
-    condition = value;
+  for (const Tensor &tensor : states[decides].tensors) {
+    condition = tensor && tensor.count() == 1 && tensor.number(0) != 0;
+    same &= static_cast<bool>(tensor);
   }
   StringRef taken = condition && *condition ? "then_branch" : "else_branch";
   for (auto [name, body] :

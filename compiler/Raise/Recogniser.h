@@ -90,6 +90,7 @@ private:
   void visit(onnx::ConstantOp constant);
   void visit(onnx::NodeOp node);
   void visitIf(onnx::NodeOp node);
+  bool isFixed(mlir::Value value);
   bool passMatrix(onnx::NodeOp node);
   bool materialise(onnx::NodeOp node, mlir::Value value);
   void compute(onnx::NodeOp node);
