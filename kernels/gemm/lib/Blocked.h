@@ -14,14 +14,18 @@
 
 namespace foresight::gemm {
 
-/// How a product of T tokens is cut. Two operands meet in a tile: `rows` of
-/// one, whose elements are broadcast, and a panel of the other, `panel` wide.
-///   OutIn  rows are outputs (W's own rows), panels are tokens
-///   InOut  rows are tokens, panels are outputs (pieces of W's rows)
-/// Either way W is converted without being transposed.
+/// Outputs whose weights are converted together: whole tiles of 6, 12 and 24.
+constexpr int64_t kBlock = 48;
+/// Most outputs of a unit.
+constexpr int64_t kMostUnit = 128;
+
+/// How a product of T tokens is cut: into blocks of outputs (units), of k, and
+/// panels of tokens. In a tile the weights of a few outputs are broadcast and
+/// meet vectors of tokens; so weights are converted to f32 as they lie and
+/// never transposed, whatever their layout.
 struct Blocking {
-  int64_t panel = 16; ///< width of a panel
-  int64_t block = 48; ///< outputs a unit
+  int64_t unit = 48;  ///< outputs a unit; computed kBlock at a time
+  int64_t panel = 16; ///< tokens of a panel
   int64_t depth = 0;  ///< k a block: a panel of this depth stays in L1
 };
 
@@ -42,16 +46,27 @@ struct Scratch {
 inline constexpr int64_t roundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
+/// Floats from an output (OutIn) or a tile (InOut) to the next; rows whose
+/// length is a power of two would share cache sets.
+inline constexpr int64_t convertedStride(const Blocking &blocking, int64_t rows,
+                                         Layout layout) {
+  return layout == Layout::OutIn ? roundUp(blocking.depth, 16)
+                                 : blocking.depth * rows + 16;
+}
+/// Floats of converted weights. InOut has two blocks of k: one is converted
+/// while the other is multiplied.
+inline constexpr int64_t convertedFloats(const Blocking &blocking,
+                                         Layout layout) {
+  return layout == Layout::OutIn ? convertedStride(blocking, 1, layout) * kBlock
+                                 : 2 * (blocking.depth + 16) * kBlock;
+}
 inline constexpr Scratch scratchLayout(const Product &product, int64_t tokens,
                                        const Blocking &blocking) {
-  const bool outIn = product.layout == Layout::OutIn;
-  const int64_t paddedTokens = outIn ? roundUp(tokens, blocking.panel) : tokens;
-  const int64_t depth = roundUp(blocking.depth, 16);
-  const int64_t chunks = (product.k + blocking.depth - 1) / blocking.depth;
+  const int64_t paddedTokens = roundUp(tokens, blocking.panel);
   Scratch scratch{};
-  scratch.weight = roundUp(chunks * depth * paddedTokens, 16);
-  scratch.sums = scratch.weight + roundUp(depth * blocking.block, 16);
-  scratch.total = scratch.sums + roundUp(paddedTokens * blocking.block, 16);
+  scratch.weight = roundUp(product.k * paddedTokens, 16);
+  scratch.sums = scratch.weight + convertedFloats(blocking, product.layout);
+  scratch.total = scratch.sums + paddedTokens * blocking.unit;
   return scratch;
 }
 
