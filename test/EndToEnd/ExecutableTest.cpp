@@ -99,8 +99,8 @@ TEST(Dump, HoldsEveryPhaseAndPass) {
       run({tool("foresight-compile"), source(kModel), "-q",
            "--dump=" + (folder / "dump"), "-o", folder / "m.fsb"});
   ASSERT_EQ(result.exitCode, 0) << result.errors;
-  for (const char *name :
-       {"onnx.mlir", "foresight.mlir", "scheduled.mlir", "manifest.json"})
+  for (const char *name : {"onnx.mlir", "foresight.mlir", "scheduled.mlir",
+                           "manifest.json", "x86-64-v3.ll"})
     EXPECT_GT(readFile(folder.path() / "dump" / name).size(), 100u) << name;
   size_t passes = 0;
   for (const auto &entry :

@@ -39,8 +39,16 @@ Result<std::vector<std::string>> Compilation::compileVariants() {
     progress.phase("code", variant.name);
     OwningOpRef<ModuleOp> code;
     SmallVector<char> object, shared;
-    if (failed(lowerToCpu(*module, variant, code)) ||
-        failed(emitCpuCode(*code, variant, CpuOutput::Object, object)) ||
+    if (failed(lowerToCpu(*module, variant, code)))
+      return diagnostics.take(failureCode(), "no code for " + variant.name +
+                                                 " could be generated");
+    if (!options.dump.empty()) {
+      SmallVector<char> text;
+      if (succeeded(emitCpuCode(*code, variant, CpuOutput::LlvmIr, text)))
+        FORESIGHT_CHECK(
+            dumpText(variant.name + ".ll", {text.data(), text.size()}));
+    }
+    if (failed(emitCpuCode(*code, variant, CpuOutput::Object, object)) ||
         failed(linkSharedObject(object, module->getLoc(), shared)))
       return diagnostics.take(failureCode(), "no code for " + variant.name +
                                                  " could be generated");
