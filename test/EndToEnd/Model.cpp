@@ -24,7 +24,7 @@ template <typename T> T must(Result<T> result) {
 Model::Model(const std::string &path) {
   bundle = std::make_unique<Bundle>(must(Bundle::open(path)));
   device = must(bundle->manifest().device == "cuda" ? createCudaDevice()
-                                                   : createCpuDevice());
+                                                    : createCpuDevice());
   program = must(device->load(*bundle));
   sequence = std::make_unique<Session>(must(Session::create(*program)));
 }

@@ -80,10 +80,10 @@ void ManifestBuilder::addWeights() {
     if (auto rule = inputs.generateWeights
                         ? syntheticSource(module, weight.name)
                         : SyntheticAttr())
-      entry["synthetic"] = {{"seed", rule.getSeed()},
-                            {"mean", rule.getMean().getValueAsDouble()},
-                            {"deviation",
-                             rule.getDeviation().getValueAsDouble()}};
+      entry["synthetic"] = {
+          {"seed", rule.getSeed()},
+          {"mean", rule.getMean().getValueAsDouble()},
+          {"deviation", rule.getDeviation().getValueAsDouble()}};
     weightIndex[weight.name] = weights.size();
     weights.push_back(std::move(entry));
   }
