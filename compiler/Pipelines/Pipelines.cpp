@@ -41,6 +41,9 @@ void foresight::buildSchedulePipeline(OpPassManager &pm,
   FormStagesPassOptions stages;
   stages.target = options.target;
   pm.addPass(createFormStagesPass(stages));
+  MultiplyByRowsPassOptions rows;
+  rows.target = options.target;
+  pm.addPass(createMultiplyByRowsPass(rows));
   pm.addPass(createSchedulePass());
   pm.addPass(createOutlineKernelsPass());
   PlanBuffersPassOptions buffers;

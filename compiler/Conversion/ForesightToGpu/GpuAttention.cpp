@@ -1,19 +1,22 @@
 //===- GpuAttention.cpp - A head over its history -------------------------===//
 //
 // A block is a head of a token. Lanes form groups that hold one cache row at 16
-// bytes a lane; scores go to shared memory, softmax runs over them, then each
-// group adds up the values of its rows, and the groups' sums are added in a
-// fixed order.
+// bytes a lane; a group takes every so many history tokens, keys and values
+// together, and keeps a running maximum, sum and weighted values, which are
+// joined in a fixed order at the end: one pass, one barrier.
+//
+// While decoding, a token's own key and value come from the arguments, not from
+// the cache that this kernel also writes; all others were written by earlier
+// tokens, so that their first loads need not wait for the kernel in front.
 //
 //===----------------------------------------------------------------------===//
 
 #include "GpuKernel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include "llvm/Support/MathExtras.h"
-
-#include <cmath>
 
 using namespace mlir;
 using namespace foresight;
@@ -24,6 +27,8 @@ namespace {
 
 /// History tokens of a group that are under way at once.
 constexpr int64_t kLoads = 4;
+/// Below every score; finite, so that differences are numbers.
+constexpr double kLowest = -1e30;
 
 class AttentionEmitter {
 public:
@@ -38,11 +43,34 @@ public:
   void emit();
 
 private:
-  void append();
-  Value cacheRow(Value memory, Value s) {
-    return c.at(memory, c.add(c.mul(s, rowBytes), c.mul(safePart, 16)));
+  /// What a group knows of the history it has seen.
+  struct State {
+    Value best, sum;
+    Values values;
+    Values flat() const {
+      Values all{best, sum};
+      all.append(values);
+      return all;
+    }
+    static State from(ValueRange all) {
+      return {all[0], all[1], Values(all.drop_front(2))};
+    }
+  };
+  struct Rows {
+    Values keys, values, isIn;
+  };
+
+  Rows loadRows(Value first);
+  Values ownElements(Value row);
+  Value score(ArrayRef<Value> key);
+  State add(const State &state, ArrayRef<Value> scores,
+            ArrayRef<Values> values);
+  State join(const State &a, const State &b);
+  void append(Value row, Value memory);
+  void finish(State state);
+  Value isAnd(Value a, Value b) {
+    return arith::AndIOp::create(c.b, c.loc, a, b);
   }
-  Value element4(Value row, int64_t i);
 
   GpuFrame &frame;
   GpuCode &c;
@@ -50,154 +78,240 @@ private:
   KvCacheType cache;
   Type element;
   int64_t per, padded, parts, width, groups, rowBytes;
-  Value head, position, keys, values, group, part, safePart, holds;
+  Value head, position, keys, values, group, part, safePart, length;
+  Values query;
 };
 
-/// This token's key and value of the head to their place.
-void AttentionEmitter::append() {
-  KvAppendOp append = frame.plan.append;
-  int64_t headDim = cache.getHeadDim();
-  std::pair<Value, Value> pairs[] = {{append.getKeys(), keys},
-                                     {append.getValues(), values}};
-  for (auto [row, memory] : pairs) {
-    Value source = c.at(frame.rowOf(row), c.mul(head, 4 * headDim));
-    Value target = c.at(memory, c.mul(position, rowBytes));
-    c.loop(c.thread, c.i64(headDim), c.threads, [&](Value k) {
-      Value x = c.load(c.f32Type(), c.at(source, c.mul(k, 4)));
-      c.storeNarrow(element, x, c.at(target, c.mul(k, elementBytes(element))));
-    });
+/// A lane's words of the group's rows from history token `first` on. A row that
+/// is not in the history is read as zeros: what lies there may be anything.
+AttentionEmitter::Rows AttentionEmitter::loadRows(Value first) {
+  Rows rows;
+  Value zero = c.constant(c.vec(4, c.b.getI32Type()), 0);
+  for (int64_t i = 0; i < kLoads; ++i) {
+    Value s = c.add(first, i * groups);
+    Value isIn = c.lessThan(s, length);
+    rows.isIn.push_back(isIn);
+    auto load = [&](Value base) {
+      return c.ifElse(
+          isIn,
+          [&] {
+            return c.load16(element, c.at(base, c.add(c.mul(s, rowBytes),
+                                                      c.mul(safePart, 16))));
+          },
+          zero);
+    };
+    rows.keys.push_back(load(keys));
+    rows.values.push_back(load(values));
   }
-  c.barrier();
+  return rows;
 }
 
-void AttentionEmitter::emit() {
-  int64_t heads = cache.getHeads(), headDim = cache.getHeadDim();
-  int64_t headBytes = cache.getCapacity() * rowBytes;
-  head = c.rem(c.block, heads);
-  frame.token = c.div(c.block, heads);
-  group = c.div(c.thread, width);
-  part = c.rem(c.thread, width);
-  holds = c.lessThan(part, c.i64(parts));
-  safePart = c.min(part, c.i64(parts - 1));
-  c.waitForInputs();
-  c.letDependentsStart();
-
-  position =
-      c.toI64(c.load(c.b.getI32Type(), c.at(frame.memoryOf(op.getPositions()),
-                                            c.mul(frame.token, 4))));
-  Value memory = frame.memoryOf(op.getCache());
-  keys = c.at(memory, c.mul(head, headBytes));
-  values = c.at(memory, c.mul(c.add(head, heads), headBytes));
-  if (frame.plan.append)
-    append();
-
-  // This lane's elements of the query; zero past the head dimension.
-  Value query = c.at(frame.rowOf(op.getQuery()), c.mul(head, 4 * headDim));
-  Values q;
+/// This lane's elements of the head in a row of an argument; zero past the head
+/// dimension.
+Values AttentionEmitter::ownElements(Value row) {
+  int64_t headDim = cache.getHeadDim();
+  Value base = c.at(frame.rowOf(row), c.mul(head, 4 * headDim));
+  Values elements;
   for (int64_t e = 0; e < per; ++e) {
     Value k = c.add(c.mul(part, per), e);
-    Value x = c.load(c.f32Type(),
-                     c.at(query, c.mul(c.min(k, c.i64(headDim - 1)), 4)));
-    q.push_back(c.select(c.lessThan(k, c.i64(headDim)), x, c.f32(0)));
+    Value x =
+        c.load(c.f32Type(), c.at(base, c.mul(c.min(k, c.i64(headDim - 1)), 4)));
+    elements.push_back(c.select(c.lessThan(k, c.i64(headDim)), x, c.f32(0)));
   }
+  return elements;
+}
 
-  Value length = c.add(position, 1);
-  Value last = position;
-  Value scores = c.at(frame.shared, frame.plan.rowAt);
-  Value scale = c.f32(op.getScale().convertToDouble());
-  auto loadRows = [&](Value base, Value first) {
-    Values rows;
-    for (int64_t i = 0; i < kLoads; ++i)
-      rows.push_back(c.loadAligned(
-          c.vec(4, c.b.getI32Type()),
-          cacheRow(base, c.min(c.add(first, i * groups), last)), 16));
-    return rows;
+Value AttentionEmitter::score(ArrayRef<Value> key) {
+  Value sum = c.f32(0);
+  for (int64_t e = 0; e < per; ++e)
+    sum = c.fma(query[e], key[e], sum);
+  return c.fmul(c.sumOver(sum, 1, width),
+                c.f32(op.getScale().convertToDouble()));
+}
+
+AttentionEmitter::State AttentionEmitter::add(const State &state,
+                                              ArrayRef<Value> scores,
+                                              ArrayRef<Values> rows) {
+  State next = state;
+  for (Value s : scores)
+    next.best = c.fmax(s, next.best);
+  Value shrink = c.exp(c.fsub(state.best, next.best));
+  next.sum = c.fmul(state.sum, shrink);
+  for (Value &v : next.values)
+    v = c.fmul(v, shrink);
+  for (auto [s, row] : llvm::zip(scores, rows)) {
+    Value p = c.exp(c.fsub(s, next.best));
+    next.sum = c.fadd(next.sum, p);
+    for (int64_t e = 0; e < per; ++e)
+      next.values[e] = c.fma(p, row[e], next.values[e]);
+  }
+  return next;
+}
+
+AttentionEmitter::State AttentionEmitter::join(const State &a, const State &b) {
+  State both = a;
+  both.best = c.fmax(a.best, b.best);
+  Value ofA = c.exp(c.fsub(a.best, both.best));
+  Value ofB = c.exp(c.fsub(b.best, both.best));
+  both.sum = c.fma(a.sum, ofA, c.fmul(b.sum, ofB));
+  for (int64_t e = 0; e < per; ++e)
+    both.values[e] = c.fma(a.values[e], ofA, c.fmul(b.values[e], ofB));
+  return both;
+}
+
+/// This token's part of the head to its place in the cache.
+void AttentionEmitter::append(Value row, Value memory) {
+  int64_t headDim = cache.getHeadDim();
+  Value source = c.at(frame.rowOf(row), c.mul(head, 4 * headDim));
+  Value target = c.at(memory, c.mul(position, rowBytes));
+  c.loop(c.thread, c.i64(headDim), c.threads, [&](Value k) {
+    Value x = c.load(c.f32Type(), c.at(source, c.mul(k, 4)));
+    c.storeNarrow(element, x, c.at(target, c.mul(k, elementBytes(element))));
+  });
+}
+
+/// Groups of a warp by shuffles, then the warps by whoever writes the result.
+void AttentionEmitter::finish(State state) {
+  for (int64_t mask = width; mask < kWarp; mask *= 2) {
+    State other = state;
+    other.best = c.shuffleXor(state.best, mask);
+    other.sum = c.shuffleXor(state.sum, mask);
+    for (Value &v : other.values)
+      v = c.shuffleXor(v, mask);
+    state = join(state, other);
+  }
+  // A warp's part: best, sum, then its values.
+  int64_t warpBytes = 4 * (padded + 4);
+  Value shared = c.at(frame.shared, frame.plan.rowAt);
+  auto partOf = [&](Value warp, int64_t bytes) {
+    return c.at(shared, c.add(c.mul(warp, warpBytes), bytes));
   };
-  // Trip counts are the same for all threads: shuffles need whole warps.
-  int64_t step = kLoads * groups;
-  Value best = c.loop(
-      c.i64(0), length, step, ValueRange{c.f32(-INFINITY)},
-      [&](Value first, ValueRange carried) {
-        Value best = carried[0];
-        Value mine = c.add(first, group);
-        Values rows = loadRows(keys, mine);
-        for (int64_t i = 0; i < kLoads; ++i) {
-          Value k = c.widen(rows[i], element);
-          Value sum = c.f32(0);
-          for (int64_t e = 0; e < per; ++e)
-            sum = c.fma(q[e], c.extract(k, e), sum);
-          sum = c.fmul(c.sumOver(sum, 1, width), scale);
-          Value s = c.add(mine, i * groups);
-          Value isIn = c.lessThan(s, length);
-          c.ifThen(isIn, [&] { c.store(sum, c.at(scores, c.mul(s, 4))); });
-          best = c.select(isIn, c.fmax(sum, best), best);
-        }
-        return Values{best};
-      })[0];
-  best = c.blockMax(best, frame.shared);
+  Value writes =
+      isAnd(c.lessThan(c.lane, c.i64(width)), c.lessThan(part, c.i64(parts)));
+  c.ifThen(writes, [&] {
+    c.store(state.best, partOf(c.warp, 0));
+    c.store(state.sum, partOf(c.warp, 4));
+    for (int64_t e = 0; e < per; ++e)
+      c.store(state.values[e],
+              c.at(partOf(c.warp, 16), c.mul(c.add(c.mul(part, per), e), 4)));
+  });
   c.barrier();
-
-  Value total = c.loop(c.thread, length, c.threads, ValueRange{c.f32(0)},
-                       [&](Value s, ValueRange carried) {
-                         Value place = c.at(scores, c.mul(s, 4));
-                         Value p =
-                             c.exp(c.fsub(c.load(c.f32Type(), place), best));
-                         c.store(p, place);
-                         return Values{c.fadd(carried[0], p)};
-                       })[0];
-  total = c.blockSum(total, frame.shared);
-  c.barrier();
-
-  Values sums = c.loop(
-      c.i64(0), length, step, Values(per, c.f32(0)),
-      [&](Value first, ValueRange carried) {
-        Values sums(carried);
-        Value mine = c.add(first, group);
-        Values rows = loadRows(values, mine);
-        for (int64_t i = 0; i < kLoads; ++i) {
-          Value s = c.add(mine, i * groups);
-          Value isIn = c.lessThan(s, length);
-          Value p = c.load(c.f32Type(), c.at(scores, c.mul(c.min(s, last), 4)));
-          p = c.select(isIn, p, c.f32(0));
-          Value v = c.widen(rows[i], element);
-          for (int64_t e = 0; e < per; ++e)
-            sums[e] = c.fma(p, c.extract(v, e), sums[e]);
-        }
-        return sums;
-      });
-  // Everyone has read the scores; the groups' sums take their place.
-  c.barrier();
-  for (int64_t e = 0; e < per; ++e) {
-    Value sum = c.sumOver(sums[e], width, kWarp);
-    Value isFirst = c.lessThan(c.lane, c.i64(width));
-    c.ifThen(arith::AndIOp::create(c.b, c.loc, isFirst, holds), [&] {
-      Value place = c.add(c.add(c.mul(c.warp, padded), c.mul(part, per)), e);
-      c.store(sum, c.at(scores, c.mul(place, 4)));
-    });
-  }
-  c.barrier();
-  Value reciprocal = c.fdiv(c.f32(1), total);
+  int64_t headDim = cache.getHeadDim(), heads = cache.getHeads();
   int64_t columns = gpuColumns(op.getResult());
   for (auto [value, row] :
        frame.resultsOf([&](Value v) { return v == op.getResult(); })) {
     Value pointer = row;
     c.loop(c.thread, c.i64(headDim), c.threads, [&](Value k) {
-      Value sum = c.f32(0);
-      for (int64_t w = 0; w < c.warps(); ++w)
-        sum = c.fadd(sum, c.load(c.f32Type(),
-                                 c.at(scores, c.mul(c.add(k, w * padded), 4))));
+      Value best = c.f32(kLowest);
+      Values bests;
+      for (int64_t w = 0; w < c.warps(); ++w) {
+        bests.push_back(c.load(c.f32Type(), partOf(c.i64(w), 0)));
+        best = c.fmax(bests.back(), best);
+      }
+      Value sum = c.f32(0), total = c.f32(0);
+      for (int64_t w = 0; w < c.warps(); ++w) {
+        Value weight = c.exp(c.fsub(bests[w], best));
+        total = c.fma(c.load(c.f32Type(), partOf(c.i64(w), 4)), weight, total);
+        Value v = c.load(c.f32Type(), c.at(partOf(c.i64(w), 16), c.mul(k, 4)));
+        sum = c.fma(v, weight, sum);
+      }
       Value column = c.add(c.mul(head, headDim), k);
-      c.store(c.fmul(sum, reciprocal), c.at(pointer, c.mul(column, 4)));
+      c.store(c.fdiv(sum, total), c.at(pointer, c.mul(column, 4)));
     });
     if (columns == padRow(columns))
       continue;
     Value behind = c.add(c.thread, columns);
-    Value isPadding =
-        arith::AndIOp::create(c.b, c.loc, c.isEqual(head, heads - 1),
-                              c.lessThan(behind, c.i64(padRow(columns))));
+    Value isPadding = isAnd(c.isEqual(head, heads - 1),
+                            c.lessThan(behind, c.i64(padRow(columns))));
     c.ifThen(isPadding,
              [&] { c.store(c.f32(0), c.at(pointer, c.mul(behind, 4))); });
   }
+}
+
+void AttentionEmitter::emit() {
+  KvAppendOp own = frame.plan.append;
+  int64_t heads = cache.getHeads();
+  head = c.rem(c.block, heads);
+  frame.token = c.div(c.block, heads);
+  group = c.div(c.thread, width);
+  part = c.rem(c.thread, width);
+  safePart = c.min(part, c.i64(parts - 1));
+  // A prompt's keys and values were written by the kernel in front.
+  if (!own) {
+    c.waitForInputs();
+    c.letDependentsStart();
+  }
+  position =
+      c.toI64(c.load(c.b.getI32Type(), c.at(frame.memoryOf(op.getPositions()),
+                                            c.mul(frame.token, 4))));
+  length = own ? position : c.add(position, 1);
+  int64_t headBytes = cache.getCapacity() * rowBytes;
+  Value memory = frame.memoryOf(op.getCache());
+  keys = c.at(memory, c.mul(head, headBytes));
+  values = c.at(memory, c.mul(c.add(head, heads), headBytes));
+  Rows rows = loadRows(group);
+  if (own) {
+    c.waitForInputs();
+    c.letDependentsStart();
+  }
+
+  query = ownElements(op.getQuery());
+  State state{c.f32(kLowest), c.f32(0), Values(per, c.f32(0))};
+  if (own) {
+    // As the cache will hold them: every group computes, the first one counts.
+    auto rounded = [&](Value row) {
+      Values elements = ownElements(row);
+      if (element.isF32())
+        return elements;
+      for (Value &x : elements) {
+        Value narrow = arith::TruncFOp::create(c.b, c.loc, element, x);
+        x = arith::ExtFOp::create(c.b, c.loc, c.f32Type(), narrow);
+      }
+      return elements;
+    };
+    State first =
+        add(state, score(rounded(own.getKeys())), rounded(own.getValues()));
+    Value counts = c.isEqual(group, 0);
+    for (auto [mine, ours] : llvm::zip(first.values, state.values))
+      ours = c.select(counts, mine, ours);
+    state.best = c.select(counts, first.best, state.best);
+    state.sum = c.select(counts, first.sum, state.sum);
+    append(own.getKeys(), keys);
+    append(own.getValues(), values);
+  }
+
+  // Trip counts are the same for all threads: shuffles need whole warps.
+  int64_t step = kLoads * groups;
+  Values carried = state.flat();
+  for (const Values &part : {rows.keys, rows.values, rows.isIn})
+    carried.append(part);
+  Values out = c.loop(
+      c.i64(0), length, step, carried, [&](Value first, ValueRange args) {
+        int64_t known = 2 + per;
+        State state = State::from(args.take_front(known));
+        ValueRange loaded = args.drop_front(known);
+        Values scores;
+        SmallVector<Values> rows;
+        for (int64_t i = 0; i < kLoads; ++i) {
+          auto elements = [&](Value words) {
+            Value wide = c.widen(words, element);
+            Values list;
+            for (int64_t e = 0; e < per; ++e)
+              list.push_back(c.extract(wide, e));
+            return list;
+          };
+          Value s = score(elements(loaded[i]));
+          scores.push_back(c.select(loaded[2 * kLoads + i], s, c.f32(kLowest)));
+          rows.push_back(elements(loaded[kLoads + i]));
+        }
+        // Under way while the sums are made.
+        Rows next = loadRows(c.add(c.add(first, step), group));
+        Values result = add(state, scores, rows).flat();
+        for (const Values &part : {next.keys, next.values, next.isIn})
+          result.append(part);
+        return result;
+      });
+  finish(State::from(ValueRange(out).take_front(2 + per)));
 }
 
 } // namespace

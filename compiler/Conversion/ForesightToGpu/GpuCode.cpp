@@ -102,8 +102,8 @@ Value GpuCode::load16(Type element, Value pointer) {
   // loop into a load of the carried address, and so wait for it at once.
   // Weights are read once: they need not stay in the first-level cache.
   Type i32 = b.getI32Type();
-  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(),
-                                               {i32, i32, i32, i32});
+  auto type =
+      LLVM::LLVMStructType::getLiteral(b.getContext(), {i32, i32, i32, i32});
   Value words = LLVM::InlineAsmOp::create(
                     b, loc, type, ValueRange{pointer},
                     "ld.global.nc.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, "

@@ -17,6 +17,11 @@ namespace {
 
 /// Shared memory that reductions over a block use.
 constexpr int64_t kReduceBytes = 128;
+/// Threads and blocks of a product of rows: the fastest of those tried on an
+/// H200 at 6.7B, docs/performance.md.
+constexpr int64_t kRowThreads = 256, kRowBlocksPerSm = 2;
+/// Shared memory that the blocks of a multiprocessor can take together.
+constexpr int64_t kSharedBytesPerSm = 220 << 10;
 /// Loads of a lane for one weight row below which a warp takes several rows.
 constexpr int64_t kLoadsUnderWay = 4;
 
@@ -157,15 +162,16 @@ LogicalResult Planner::planRowProduct() {
         ceilDiv(gpuColumns(product.op.getResult()), plan.rowsPerUnit);
     units += product.units;
   }
-  plan.launch.threads = 256;
-  // Blocks beyond the units would only compute the prologue.
-  constexpr int64_t kBlocksPerSm = 2;
-  int64_t warps = plan.launch.threads / kWarp;
-  plan.launch.blocks = ceilDiv(units, warps);
-  if (plan.launch.blocks > 128)
-    plan.launch.blocksPerSm = kBlocksPerSm;
   plan.rowAt = kReduceBytes;
   plan.launch.sharedBytes = kReduceBytes + 4 * padRow(shape.getDimSize(1));
+  plan.launch.threads = kRowThreads;
+  int64_t perSm = kRowBlocksPerSm;
+  if (perSm * plan.launch.sharedBytes > kSharedBytesPerSm)
+    perSm = 1;
+  // Blocks beyond the units would only compute the prologue.
+  plan.launch.blocks = ceilDiv(units, plan.launch.threads / kWarp);
+  if (plan.launch.blocks > 128)
+    plan.launch.blocksPerSm = perSm;
   return success();
 }
 
@@ -205,8 +211,7 @@ LogicalResult Planner::planAttention() {
   plan.launch.perToken = !isOneRow(op.getQuery());
   plan.rowAt = kReduceBytes;
   int64_t warps = plan.launch.threads / kWarp;
-  plan.launch.sharedBytes =
-      kReduceBytes + 4 * std::max(cache.getCapacity(), warps * padded);
+  plan.launch.sharedBytes = kReduceBytes + 4 * warps * (padded + 4);
   return success();
 }
 

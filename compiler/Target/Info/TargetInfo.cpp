@@ -27,6 +27,8 @@ public:
   bool appendsInAttention(RowCount rows) const override {
     return rows == RowCount::One;
   }
+  // A core walks either at the speed of memory.
+  bool multipliesByRows() const override { return false; }
   int64_t rowPadElements() const override { return FORESIGHT_ROW_PAD; }
   int64_t alignment() const override { return FORESIGHT_ALIGNMENT; }
 };
@@ -36,6 +38,8 @@ public:
 class CudaTargetInfo : public CpuTargetInfo {
 public:
   llvm::StringRef getName() const override { return "cuda"; }
+  // A block of columns reads pieces of rows and its groups' sums must meet.
+  bool multipliesByRows() const override { return true; }
 };
 
 } // namespace

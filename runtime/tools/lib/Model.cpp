@@ -15,6 +15,8 @@ namespace foresight::tools {
 const std::vector<OptionSpec> kDeviceOptions = {
     {"device", "cpu|cuda[:N]",
      "where to run; N counts GPUs from 0 (default: what the\nbundle is for)"},
+    {"overlap", "on|off",
+     "on a GPU, start kernels while those before them end\n(default: on)"},
     {"threads", "N", "threads to use (default: as many as the process may)"},
     {"weights", "auto|copy|map",
      "copy weights into huge pages, or use the file's own\n"
@@ -78,6 +80,9 @@ static Result<std::unique_ptr<Device>> createDevice(const Args &args,
   if (name == "cpu")
     return createCpuDevice(cpu);
   CudaOptions cuda;
+  FORESIGHT_TRY(const std::string overlap,
+                args.choice("overlap", {"on", "off"}));
+  cuda.overlap = overlap == "on";
   if (name != "cuda") {
     const std::string_view prefix = "cuda:";
     const char *end = name.data() + name.size();

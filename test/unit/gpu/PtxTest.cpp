@@ -40,7 +40,9 @@ protected:
 };
 
 TEST_P(PtxTest, EveryKernelIsAnEntryThatAssemblesWithoutSpills) {
-  OwningOpRef<ModuleOp> scheduled = schedule({});
+  PipelineOptions options;
+  options.target = "cuda";
+  OwningOpRef<ModuleOp> scheduled = schedule(options);
   ASSERT_TRUE(scheduled);
   OwningOpRef<ModuleOp> code;
   ASSERT_TRUE(succeeded(lowerToGpu(*scheduled, code)));

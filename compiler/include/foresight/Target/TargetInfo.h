@@ -32,6 +32,9 @@ public:
   virtual bool groupsProducts(RowCount rows) const = 0;
   /// Whether attention also writes the keys and values of its tokens.
   virtual bool appendsInAttention(RowCount rows) const = 0;
+  /// Whether a product that uses all of its inputs is faster by rows of the
+  /// output than by rows of the input.
+  virtual bool multipliesByRows() const = 0;
   /// Elements that a row of a buffer is padded to a multiple of.
   virtual int64_t rowPadElements() const = 0;
   /// Bytes that a buffer's address is a multiple of.

@@ -189,6 +189,22 @@ def FormStagesPass : Pass<"foresight-form-stages", "mlir::ModuleOp"> {
   let dependentDialects = ["::foresight::ForesightDialect"];
 }
 
+def MultiplyByRowsPass : Pass<"foresight-multiply-by-rows", "mlir::ModuleOp"> {
+  let summary = "Compute dense second products by rows of the output where the target is faster so";
+  let description = [{
+    A dense `column_linear` in a stage whose weight is a derived transpose becomes a `linear` with the weight as it was: a product by rows
+    needs no sums over many blocks of threads. Only in a module none of whose `column_linear`s leaves rows out, since a weight is stored
+    once, neuron-major where rows are left out; and only if `target` asks for it. The order of sums changes, results only by rounding.
+    ```mlir
+    %y = foresight.column_linear %h, %w : tensor<1x64xf32>, tensor<64x16xf16> -> tensor<1x16xf32>  // %w = @fc2.weight.neuron_major
+    // becomes
+    %y = foresight.linear %h, %v : tensor<1x64xf32>, tensor<16x64xf16> -> tensor<1x16xf32>         // %v = @fc2.weight
+    ```
+  }];
+  let options = [Option<"target", "target", "std::string", /*default=*/"\"cpu\"", "whose rules to follow">];
+  let dependentDialects = ["::foresight::ForesightDialect"];
+}
+
 def SchedulePass : Pass<"foresight-schedule", "mlir::ModuleOp"> {
   let summary = "Order stages and write down what each waits for";
   let description = [{
