@@ -347,20 +347,21 @@ Value foresight::emitScores(Frame &frame, const SparseOps &ops, Value first) {
   Value levelSum = word(i32, kLevelSum);
   Value mask = c.i32(0);
   for (int64_t i = 0; i < kNeuronsPerUnit; i += c.lanes) {
-    auto vector = [&](int64_t base) {
-      return c.load(c.vec(c.lanes),
-                    c.at(c.at(codes, c.mul(first, 4)), base + 4 * i));
+    auto vector = [&](Type element, int64_t base) {
+      int64_t bytes = element.getIntOrFloatBitWidth() / 8;
+      return c.loadWidened(
+          element, c.lanes,
+          c.at(c.at(codes, c.mul(first, bytes)), base + bytes * i));
     };
+    Type f32 = c.f32Type(), f16 = c.b.getF16Type();
     Value dot = c.load(c.vec(c.lanes, i32), c.at(dots, 4 * i));
     Value d = c.sub(c.add(dot, dot), levelSum);
     Value score =
         c.fadd(c.fmul(arith::SIToFPOp::create(c.b, c.loc, c.vec(c.lanes), d),
-                      c.fmul(vector(record.scale), halfScale)),
-               vector(record.bias));
-    Value bound =
-        c.fadd(c.fadd(c.fadd(score, c.fmul(vector(record.error), norm)),
-                      c.fmul(vector(record.norm), residual)),
-               vector(record.slack));
+                      c.fmul(vector(f32, record.scale), halfScale)),
+               vector(f32, record.bias));
+    Value bound = c.fadd(c.fadd(score, c.fmul(vector(f16, record.error), norm)),
+                         c.fmul(vector(f16, record.norm), residual));
     // Unordered or greater: a NaN keeps the neuron.
     Value keep = arith::CmpFOp::create(c.b, c.loc, arith::CmpFPredicate::UGT,
                                        bound, c.constant(bound.getType(), 0));

@@ -179,7 +179,7 @@ Result<lowbit::Density> Sample::estimate(const LowBitData &fc1, int64_t bits,
 /// What the copy of a neuron's row takes, as a share of the row and its fc2
 /// row.
 static double copyShare(const LowBitData &fc1, int64_t bits) {
-  constexpr double kVectors = 5 * sizeof(float);
+  constexpr auto kVectors = static_cast<double>(lowbit::kRowNumberBytes);
   const double dense =
       2.0 * static_cast<double>(fc1.columns * elementBytes(fc1.weight.element));
   return (static_cast<double>(lowbit::rowBytes(fc1.columns, bits)) + kVectors) /

@@ -101,8 +101,10 @@ LowBitStream::LowBitStream(const LowBitData &data)
     : data(data), layout(lowbit::record(data.rows, data.columns, data.bits)),
       ready(std::make_unique<std::atomic<bool>[]>(
           static_cast<size_t>(data.rows))) {
-  for (std::vector<float> &vector : vectors)
-    vector.resize(static_cast<size_t>(data.rows));
+  for (int v = 0; v < 2; ++v) {
+    singles[v].resize(static_cast<size_t>(data.rows));
+    halves[v].resize(static_cast<size_t>(data.rows));
+  }
 }
 
 /// Rounds rows, keeps their numbers, and leaves the codes in `record`. Two
@@ -116,11 +118,13 @@ Status LowBitStream::makeRows(int64_t begin, int64_t end,
     if (ready[row].load(std::memory_order_acquire))
       continue;
     const int64_t i = row - begin;
-    const float numbers[] = {view.scale(i), view.bias(i), view.error(i),
-                             view.norm(i), view.slack(i)};
-    for (int v = 0; v < 5; ++v)
-      std::atomic_ref<float>(vectors[v][row])
-          .store(numbers[v], std::memory_order_relaxed);
+    auto keep = [](auto &to, auto number) {
+      std::atomic_ref(to).store(number, std::memory_order_relaxed);
+    };
+    keep(singles[0][row], view.scale(i));
+    keep(singles[1][row], view.bias(i));
+    keep(halves[0][row], view.errorBits(i));
+    keep(halves[1][row], view.normBits(i));
     ready[row].store(true, std::memory_order_release);
   }
   return {};
@@ -159,16 +163,18 @@ Status LowBitStream::read(int64_t begin, int64_t end, std::byte *out) {
       FORESIGHT_CHECK(makeRows(row, stop, unused));
     row = std::max(stop, row + 1);
   }
-  const int64_t starts[] = {layout.scale, layout.bias, layout.error,
-                            layout.norm, layout.slack};
-  for (int v = 0; v < 5; ++v) {
-    const int64_t from = std::max(begin, starts[v]);
-    const int64_t to = std::min(end, starts[v] + data.rows * 4);
+  auto copy = [&](int64_t start, const auto &numbers) {
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(numbers));
+    const int64_t from = std::max(begin, start);
+    const int64_t to =
+        std::min(end, start + static_cast<int64_t>(bytes.size()));
     if (from < to)
-      std::memcpy(out + (from - begin),
-                  reinterpret_cast<const std::byte *>(vectors[v].data()) +
-                      (from - starts[v]),
+      std::memcpy(out + (from - begin), bytes.data() + (from - start),
                   static_cast<size_t>(to - from));
-  }
+  };
+  copy(layout.scale, singles[0]);
+  copy(layout.bias, singles[1]);
+  copy(layout.error, halves[0]);
+  copy(layout.norm, halves[1]);
   return {};
 }

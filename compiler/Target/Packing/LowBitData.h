@@ -45,7 +45,7 @@ private:
 
 /// Gives any byte range of one record without holding it: codes are made when
 /// they are asked for, and what is known of their rows (scale, bias, error,
-/// norm, slack) is kept until it is. Rows whose codes nobody has asked for yet
+/// norm) is kept until it is. Rows whose codes nobody has asked for yet
 /// when a range of the latter comes are rounded for that alone, so a caller
 /// does well to ask for codes first. Ranges may come from several threads.
 class LowBitStream {
@@ -63,7 +63,8 @@ private:
 
   const LowBitData &data;
   lowbit::Record layout;
-  std::array<std::vector<float>, 5> vectors;
+  std::array<std::vector<float>, 2> singles;   ///< scale, bias
+  std::array<std::vector<uint16_t>, 2> halves; ///< error, norm
   std::unique_ptr<std::atomic<bool>[]> ready;
 };
 

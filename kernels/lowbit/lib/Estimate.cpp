@@ -41,9 +41,12 @@ Density lowbit::expectedDensity(const RecordView &record, double kappa,
       continue;
     }
     // The best scale makes the error orthogonal to the rounded row.
-    sum.active += positive(bias, inputs.spread * std::hypot(norm, error));
-    sum.kept += positive(bias + kappa * error * radius + norm * residual +
-                             record.slack(i),
+    const double folded = std::hypot(norm, error);
+    // What the record's bias has besides the bias; beta's part is not known.
+    const double slack = slackOf(record.getColumns(), folded, norm, error,
+                                 std::fabs(record.bias(i)));
+    sum.active += positive(bias - slack, inputs.spread * folded);
+    sum.kept += positive(bias + kappa * error * radius + norm * residual,
                          inputs.spread * norm);
   }
   const auto count = static_cast<double>(record.getRows());

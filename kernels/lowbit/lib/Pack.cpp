@@ -47,7 +47,25 @@ float roundUp(double value) {
   return std::nextafter(rounded, std::numeric_limits<float>::infinity());
 }
 
+/// The least f16 number that is not below `value`, which is not negative:
+/// infinity if there is no other.
+uint16_t roundUpToHalf(double value) {
+  const float single = roundUp(value);
+  const uint16_t nearest = floatToHalf(single);
+  // The next number of the same sign has the next bits.
+  return halfToFloat(nearest) < single ? nearest + 1 : nearest;
+}
+
 } // namespace
+
+double lowbit::slackOf(int64_t columns, double folded, double norm,
+                       double error, double magnitude) {
+  const auto count = static_cast<double>(columns);
+  const double radius = 1.01 * std::sqrt(count);
+  return 1.02 * 0x1p-24 * (count + 32) *
+             (radius * (folded + norm + error) + magnitude) +
+         0x1p-80;
+}
 
 void lowbit::packCodes(std::span<const uint8_t> codes, int bits,
                        std::byte *out) {
@@ -120,24 +138,22 @@ void Packer::pack(int64_t i, std::span<const float> weight, float bias) const {
       magnitude += std::fabs(w * beta[k]);
     }
   }
-  error = std::sqrt(error);
-  norm = std::sqrt(norm);
+  const uint16_t errorBits = roundUpToHalf(std::sqrt(error)),
+                 normBits = roundUpToHalf(std::sqrt(norm));
   magnitude += std::fabs(static_cast<double>(bias));
 
-  // README.md derives this. Whatever is not a number is never proved.
-  const double radius = 1.01 * std::sqrt(static_cast<double>(columns));
+  // Of what the test reads, so that rounding it is part of what slack covers.
+  // Whatever is not a number, or infinite, makes a bias that keeps the neuron.
   const double slack =
-      1.02 * 0x1p-24 * static_cast<double>(columns + 32) *
-          (radius * (std::sqrt(energy) + norm + error) + magnitude) +
-      0x1p-80;
-  const float values[] = {
-      scale, roundUp(static_cast<double>(bias) + shift + magnitude * 1e-9),
-      roundUp(error), roundUp(norm), roundUp(slack)};
+      slackOf(columns, std::sqrt(energy), halfToFloat(normBits),
+              halfToFloat(errorBits), magnitude);
+  const float bound =
+      roundUp(static_cast<double>(bias) + shift + magnitude * 1e-9 + slack);
 
   const Record layout = record(rows, columns, bits);
   packCodes(codes, bits, base + layout.codes + i * rowBytes(columns, bits));
-  const int64_t vectors[] = {layout.scale, layout.bias, layout.error,
-                             layout.norm, layout.slack};
-  for (int v = 0; v < 5; ++v)
-    reinterpret_cast<float *>(base + vectors[v])[i] = values[v];
+  reinterpret_cast<float *>(base + layout.scale)[i] = scale;
+  reinterpret_cast<float *>(base + layout.bias)[i] = bound;
+  reinterpret_cast<uint16_t *>(base + layout.error)[i] = errorBits;
+  reinterpret_cast<uint16_t *>(base + layout.norm)[i] = normBits;
 }

@@ -53,7 +53,7 @@ float lowbit::score(const RecordView &record, int64_t row,
 bool lowbit::keeps(const RecordView &record, int64_t row, const Activations &x,
                    float score, float kappa) {
   const float bound = score + kappa * record.error(row) * x.norm +
-                      record.norm(row) * x.residual + record.slack(row);
+                      record.norm(row) * x.residual;
   return !(bound <= 0);
 }
 

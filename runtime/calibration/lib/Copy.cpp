@@ -25,7 +25,6 @@ Copy Copy::make(const MlpLayer &layer, int bits) {
     copy.bias.push_back(view.bias(i));
     copy.error.push_back(view.error(i));
     copy.norm.push_back(view.norm(i));
-    copy.slack.push_back(view.slack(i));
   }
   return copy;
 }

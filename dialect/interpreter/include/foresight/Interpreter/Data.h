@@ -48,7 +48,7 @@ struct KvCache {
   }
 };
 
-/// A low-bit copy, decoded.
+/// A low-bit copy, decoded. The bias has the slack of the record in it.
 struct LowBitCopy {
   int64_t bits = 0;
   Matrix values;

@@ -3,8 +3,10 @@
 // A low-bit copy of R rows and K columns with B bits (2..8) is one record:
 //
 //   codes   R rows of `rowBytes(K, B)` bytes
-//   scale, bias, error, norm, slack    f32[padRows(R)] each, in this order,
-//           each starting at a multiple of 64 bytes
+//   scale, bias    f32[padRows(R)] each
+//   error, norm    f16[padRows(R)] each
+//
+// in this order, each starting at a multiple of 64 bytes.
 //
 // A row is cut into blocks of 128 codes (K is padded with codes that are
 // multiplied by x = 0). A block is 16*B bytes: the planes that B's binary
@@ -34,18 +36,23 @@
 //
 // d is exact in 32-bit integers that wrap around: |d| < 2^31, whatever the
 // partial sums do (activationMax sees to that). It is converted to f32 only
-// then: to subtract in f32 would lose what slack[i] does not cover. Neuron i is
+// then: to subtract in f32 would lose more than the slack covers. Neuron i is
 // kept unless
 //
-//   score[i] + kappa * error[i] * |x| + norm[i] * |x - xscale*xq|
-//            + slack[i] <= 0
+//   score[i] + kappa * error[i] * |x| + norm[i] * |x - xscale*xq| <= 0
 //
-// so that a NaN keeps it.
+// so that a NaN keeps it. error[i] and norm[i] are widened to f32, which is
+// exact, and all else is f32 arithmetic.
 //
 // error[i] = |w_i - q_i| and norm[i] = |q_i| with w_i the f16/bf16/f32 row as
-// it is stored times gamma; both are rounded up. slack[i] bounds what f32
+// it is stored times gamma; both are rounded up to f16. Denormals count: they
+// must not be flushed to zero when they are widened. What is too large for f16
+// is infinite; so is the neuron's bias then, and it is always kept.
+//
+// bias[i] = b_i + w_i . beta + slack, rounded up. The slack bounds what f32
 // arithmetic of this test and of the dense product can add up to;
-// kernels/lowbit/README.md derives it.
+// kernels/lowbit/README.md derives it. So a score errs upwards: it is made for
+// this test, not as an estimate of the pre-activation.
 //
 //===----------------------------------------------------------------------===//
 #ifndef FORESIGHT_LOWBIT_LAYOUT_H
@@ -77,21 +84,24 @@ constexpr double zero(int64_t bits) {
   return static_cast<double>((int64_t{1} << bits) - 1) / 2;
 }
 
+/// What a record has for a row besides its codes.
+constexpr int64_t kRowNumberBytes = 2 * 4 + 2 * 2;
+
 /// Byte offsets in a record.
 struct Record {
-  int64_t codes, scale, bias, error, norm, slack, bytes;
+  int64_t codes, scale, bias, error, norm, bytes;
 };
 
 constexpr Record record(int64_t rows, int64_t columns, int64_t bits) {
-  const int64_t vector = (padRows(rows) * 4 + 63) / 64 * 64;
+  // Multiples of 64: padRows gives multiples of 32.
+  const int64_t single = padRows(rows) * 4, half = padRows(rows) * 2;
   Record r{};
   r.codes = 0;
   r.scale = (rows * rowBytes(columns, bits) + 63) / 64 * 64;
-  r.bias = r.scale + vector;
-  r.error = r.bias + vector;
-  r.norm = r.error + vector;
-  r.slack = r.norm + vector;
-  r.bytes = r.slack + vector;
+  r.bias = r.scale + single;
+  r.error = r.bias + single;
+  r.norm = r.error + half;
+  r.bytes = r.norm + half;
   return r;
 }
 

@@ -3,6 +3,7 @@
 #define FORESIGHT_LOWBIT_PACK_H
 
 #include "foresight/lowbit/Layout.h"
+#include "foresight/support/Float.h"
 
 #include <cstddef>
 #include <span>
@@ -22,6 +23,13 @@ void packCodes(std::span<const uint8_t> codes, int bits, std::byte *out);
 
 /// Reads `codes.size()` codes back.
 void unpackCodes(const std::byte *in, int bits, std::span<uint8_t> codes);
+
+/// What the f32 arithmetic of the test and of the dense product can add up to
+/// for one row: README.md derives it. `folded` is the norm of the row with
+/// gamma, `norm` and `error` are as the record has them, `magnitude` is
+/// |b| + sum |w_k beta_k|.
+double slackOf(int64_t columns, double folded, double norm, double error,
+               double magnitude);
 
 /// Fills one record row by row. Different rows may be given by different
 /// threads at once. `record`, `gamma` and `beta` must outlive the packer.
@@ -54,11 +62,13 @@ public:
   int64_t getColumns() const { return columns; }
   int getBits() const { return bits; }
 
-  float scale(int64_t i) const { return at(layout.scale, i); }
-  float bias(int64_t i) const { return at(layout.bias, i); }
-  float error(int64_t i) const { return at(layout.error, i); }
-  float norm(int64_t i) const { return at(layout.norm, i); }
-  float slack(int64_t i) const { return at(layout.slack, i); }
+  float scale(int64_t i) const { return at<float>(layout.scale, i); }
+  /// With slack.
+  float bias(int64_t i) const { return at<float>(layout.bias, i); }
+  float error(int64_t i) const { return halfToFloat(errorBits(i)); }
+  float norm(int64_t i) const { return halfToFloat(normBits(i)); }
+  uint16_t errorBits(int64_t i) const { return at<uint16_t>(layout.error, i); }
+  uint16_t normBits(int64_t i) const { return at<uint16_t>(layout.norm, i); }
 
   /// Writes the codes of row `i`, one a column.
   void codes(int64_t i, std::span<uint8_t> out) const {
@@ -71,8 +81,8 @@ public:
   }
 
 private:
-  float at(int64_t vector, int64_t i) const {
-    return reinterpret_cast<const float *>(base + vector)[i];
+  template <typename T> T at(int64_t vector, int64_t i) const {
+    return reinterpret_cast<const T *>(base + vector)[i];
   }
 
   const std::byte *base;

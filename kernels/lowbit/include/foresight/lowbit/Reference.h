@@ -18,7 +18,7 @@ struct Activations {
 };
 
 /// `x` is what LayerNorm gives without gamma and beta: |x| is at most
-/// 1.01 sqrt(x.size()), which slack relies on.
+/// 1.01 sqrt(x.size()), which the slack relies on.
 Activations quantiseActivations(std::span<const float> x, int bits);
 
 float score(const RecordView &record, int64_t row, const Activations &x);

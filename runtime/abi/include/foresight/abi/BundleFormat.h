@@ -21,8 +21,8 @@
 namespace foresight::bundle {
 
 constexpr char kMagic[8] = {'F', 'O', 'R', 'E', 'S', 'I', 'T', '\n'};
-/// Raised whenever a reader of the old format would misread the new one.
-constexpr uint32_t kFormatVersion = 1;
+/// Raised whenever a reader of one format would misread the other.
+constexpr uint32_t kFormatVersion = 2;
 constexpr uint64_t kSectionAlignment = 4096;
 constexpr uint64_t kChecksumBlock = 4u << 20;
 

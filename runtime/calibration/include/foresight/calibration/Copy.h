@@ -24,7 +24,7 @@ public:
   /// Rounds a normalised row as the kernels do.
   Rounded round(std::span<const float> normalised, std::span<float> out) const;
 
-  /// Scores of `tokens` rounded rows, without bias.
+  /// Scores of `tokens` rounded rows, without bias and slack.
   void products(std::span<const float> rounded, int64_t tokens,
                 std::span<float> out) const {
     values.multiply(rounded, tokens, out);
@@ -32,7 +32,7 @@ public:
 
   /// The bound without its kappa term: positive keeps the neuron at kappa 0.
   float base(int64_t neuron, float product, const Rounded &x) const {
-    return product + bias[neuron] + norm[neuron] * x.residual + slack[neuron];
+    return product + bias[neuron] + norm[neuron] * x.residual;
   }
   /// What kappa multiplies.
   float spread(int64_t neuron, const Rounded &x) const {
@@ -48,7 +48,7 @@ private:
       : bits(bits), values(neurons, hidden) {}
   int bits;
   Panels values;
-  std::vector<float> bias, error, norm, slack;
+  std::vector<float> bias, error, norm;
 };
 
 } // namespace foresight::calibration
