@@ -26,8 +26,9 @@ void foresight::registerForesightDialects(mlir::DialectRegistry &registry) {
   registry.insert<ForesightDialect, onnx::OnnxDialect>();
   registry.insert<mlir::arith::ArithDialect, mlir::cf::ControlFlowDialect,
                   mlir::func::FuncDialect, mlir::LLVM::LLVMDialect,
-                  mlir::math::MathDialect, mlir::memref::MemRefDialect, mlir::NVVM::NVVMDialect,
-                  mlir::scf::SCFDialect, mlir::vector::VectorDialect>();
+                  mlir::math::MathDialect, mlir::memref::MemRefDialect,
+                  mlir::NVVM::NVVMDialect, mlir::scf::SCFDialect,
+                  mlir::vector::VectorDialect>();
 }
 
 void foresight::registerForesightPasses() {

@@ -14,8 +14,8 @@ namespace foresight {
 struct CudaOptions {
   /// Which GPU, as the driver counts them.
   int ordinal = 0;
-  /// Whether decoding replays a captured graph; off, every kernel is launched by
-  /// itself: slower, easier to debug.
+  /// Whether decoding replays a captured graph; off, every kernel is launched
+  /// by itself: slower, easier to debug.
   bool graph = true;
   /// Whether kernels may start while those before them end.
   bool overlap = true;

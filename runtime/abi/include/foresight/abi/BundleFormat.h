@@ -30,16 +30,17 @@ struct Header {
   char magic[8];
   uint32_t version;
   uint32_t sectionCount;
-  uint64_t fileBytes;     ///< of the whole bundle: a shorter file is truncated
-  uint64_t tableOffset;   ///< of SectionEntry[sectionCount]
-  uint64_t tableChecksum; ///< XXH3-64 of the table
+  uint64_t fileBytes;      ///< of the whole bundle: a shorter file is truncated
+  uint64_t tableOffset;    ///< of SectionEntry[sectionCount]
+  uint64_t tableChecksum;  ///< XXH3-64 of the table
   uint64_t headerChecksum; ///< XXH3-64 of the bytes before this field
 };
 static_assert(sizeof(Header) == 48);
 
 enum class SectionKind : uint32_t {
   kManifest = 1,  ///< JSON
-  kCode = 2,      ///< ELF shared object, one for every instruction set variant; `name` says which
+  kCode = 2,      ///< ELF shared object, one for every instruction set variant;
+                  ///< `name` says which
   kWeights = 3,   ///< packed weights, offsets in the manifest
   kChecksums = 4, ///< uint64_t[]: of all other sections' blocks, in table order
   kTokenizer = 5, ///< tokenizer.json as it was found
@@ -56,8 +57,8 @@ struct SectionEntry {
 };
 static_assert(sizeof(SectionEntry) == 64);
 
-/// `foresight-compile --emit=exe` appends a bundle to a copy of `foresight`, and
-/// this at the very end of the file.
+/// `foresight-compile --emit=exe` appends a bundle to a copy of `foresight`,
+/// and this at the very end of the file.
 struct ExecutableTrailer {
   uint64_t bundleOffset;
   uint64_t bundleBytes;

@@ -5,7 +5,8 @@
 |*
 |*   1. each worker that takes part calls `prepare` once, with scratch memory of
 |*      its own: what every worker needs and is cheaper to compute again than to
-|*      wait for (LayerNorm of one row, quantising it, listing what is not zero);
+|*      wait for (LayerNorm of one row, quantising it, listing what is not
+zero);
 |*   2. workers claim ranges of units with an atomic counter and call `body` on
 |*      them until none is left.
 |*
@@ -34,15 +35,18 @@ extern "C" {
 /** What changes from call to call. Layout is part of the ABI. */
 typedef struct foresight_step {
   int64_t tokens;   /**< rows T in this call */
-  int64_t position; /**< position of row 0 in its sequence; row t is at position + t */
+  int64_t position; /**< position of row 0 in its sequence; row t is at position
+                       + t */
 } foresight_step;
 
-/** `args`: one pointer an argument of the kernel, then one a result, then (if the
- *  stage counts) one to int32 counters, one a unit. `scratch`: the stage's
- *  scratch_bytes, 64-byte aligned, the caller's own, kept from prepare to body. */
-typedef void (*foresight_prepare_fn)(void *const *args, const foresight_step *step, void *scratch);
-typedef void (*foresight_body_fn)(void *const *args, const foresight_step *step, void *scratch,
-                                  int64_t begin, int64_t end);
+/** `args`: one pointer an argument of the kernel, then one a result, then (if
+ * the stage counts) one to int32 counters, one a unit. `scratch`: the stage's
+ *  scratch_bytes, 64-byte aligned, the caller's own, kept from prepare to body.
+ */
+typedef void (*foresight_prepare_fn)(void *const *args,
+                                     const foresight_step *step, void *scratch);
+typedef void (*foresight_body_fn)(void *const *args, const foresight_step *step,
+                                  void *scratch, int64_t begin, int64_t end);
 
 #ifdef __cplusplus
 }
