@@ -90,7 +90,7 @@ private:
   TensorSource tensors;
   const wire::Model *model = nullptr;
   llvm::StringMap<const wire::Function *> functions;
-  bool failed_ = false;
+  bool sawError = false;
 };
 
 } // namespace
@@ -123,7 +123,7 @@ FailureOr<OwningOpRef<ModuleOp>> Importer::run(const wire::Model &source) {
   OperationState state(fileLoc, GraphOp::getOperationName());
   GraphOp::build(builder, state, "main", opset, builder.getArrayAttr({}));
   auto op = cast<GraphOp>(builder.create(state));
-  if (failed(graph(source.graph, op)) || failed_)
+  if (failed(graph(source.graph, op)) || sawError)
     return failure();
   if (failed(verify(*module)))
     return failure();
@@ -157,7 +157,7 @@ LogicalResult Importer::inputs(const wire::Graph &graph, Block &block,
              << (info.isTensor ? "a tensor of " + wire::nameOf(info.elementType)
                                : std::string("not a tensor"))
              << ", which is not supported";
-      failed_ = true;
+      sawError = true;
       continue;
     }
     SmallVector<int64_t> dims;
@@ -180,7 +180,7 @@ LogicalResult Importer::body(const wire::Graph &graph, Scope &scope) {
                   << "' has sparse initializers, which are not supported";
   for (const wire::Tensor &tensor : graph.initializers)
     if (failed(constant(tensor, tensor.name, scope)))
-      failed_ = true;
+      sawError = true;
   for (const wire::Node &n : graph.nodes)
     if (failed(node(n, scope, Call())))
       return failure();
@@ -196,7 +196,7 @@ void Importer::output(const wire::Graph &graph, Scope &scope) {
     if (!value) {
       fail() << "output '" << info.name << "' of graph '" << graph.name
              << "' is not defined by any node";
-      failed_ = true;
+      sawError = true;
       continue;
     }
     values.push_back(value);

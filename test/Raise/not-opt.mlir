@@ -1,0 +1,68 @@
+// RUN: foresight-opt %s --foresight-raise --split-input-file --verify-diagnostics
+
+// A model of images.
+
+// expected-error @below {{input 'pixels' of type 'tensor<1x3x8xf32>' is not one that an OPT export has}}
+// expected-error @below {{input 'sizes' of type 'tensor<?x?x?xi64>' is not one that an OPT export has: token ids, an attention mask, positions, or keys and values}}
+onnx.graph @images opset 17 inputs ["pixels", "sizes"] {
+^bb0(%pixels: tensor<1x3x8xf32>, %sizes: tensor<?x?x?xi64>):
+  %0 = onnx.node "Relu"(%pixels) : (tensor<1x3x8xf32>) -> !onnx.value
+  onnx.output ["y"] %0 : !onnx.value
+}
+
+// -----
+
+// expected-error @below {{no input holds token ids [batch, tokens]}}
+onnx.graph @no_ids opset 17 inputs ["attention_mask"] {
+^bb0(%mask: tensor<?x?xi64>):
+  onnx.output ["y"] %mask : tensor<?x?xi64>
+}
+
+// -----
+
+// expected-error @below {{not an OPT model: no sum of a token embedding and a position embedding was found}}
+onnx.graph @embedding_only opset 17 inputs ["input_ids"] {
+^bb0(%ids: tensor<?x?xi64>):
+  %table = onnx.constant "table" : tensor<96x4xf32> = dense<0.0> : tensor<96x4xf32>
+  %0 = onnx.node "Gather"(%table, %ids) : (tensor<96x4xf32>, tensor<?x?xi64>) -> !onnx.value
+  onnx.output ["logits"] %0 : !onnx.value
+}
+
+// -----
+
+// Embeddings and a head, but no layers.
+onnx.graph @no_layers opset 17 inputs ["input_ids"] {
+^bb0(%ids: tensor<?x?xi64>):
+  %table = onnx.constant "table" : tensor<96x4xf32> = dense<0.0> : tensor<96x4xf32>
+  %places = onnx.constant "places" : tensor<64x4xf32> = dense<0.0> : tensor<64x4xf32>
+  %zero = onnx.constant "zero" : tensor<i64> = dense<0> : tensor<i64>
+  %one = onnx.constant "one" : tensor<i64> = dense<1> : tensor<i64>
+  %word = onnx.node "Gather"(%table, %ids) : (tensor<96x4xf32>, tensor<?x?xi64>) -> !onnx.value
+  %shape = onnx.node "Shape"(%ids) : (tensor<?x?xi64>) -> !onnx.value
+  %tokens = onnx.node "Gather"(%shape, %one) : (!onnx.value, tensor<i64>) -> !onnx.value
+  %range = onnx.node "Range"(%zero, %tokens, %one) : (tensor<i64>, !onnx.value, tensor<i64>) -> !onnx.value
+  %place = onnx.node "Gather"(%places, %range) : (tensor<64x4xf32>, !onnx.value) -> !onnx.value
+  // expected-error @below {{not an OPT model: no layer follows the embedding}}
+  %h = onnx.node "Add"(%word, %place) : (!onnx.value, !onnx.value) -> !onnx.value
+  %head = onnx.node "Transpose" with {perm = array<i64: 1, 0>}(%table) : (tensor<96x4xf32>) -> !onnx.value
+  %logits = onnx.node "MatMul"(%h, %head) : (!onnx.value, !onnx.value) -> !onnx.value
+  onnx.output ["logits"] %logits : !onnx.value
+}
+
+// -----
+
+// Everything that is not supported is said at once, and what is not understood
+// where it begins.
+onnx.graph @shapes opset 17 inputs ["input_ids"] {
+^bb0(%ids: tensor<?x?xi64>):
+  %three = onnx.constant "three" : tensor<1xi64> = dense<3> : tensor<1xi64>
+  // expected-error @below {{node 'without a name' (Reshape): shape [2, 4] cannot become [3] (run with 2 sequences of 4 tokens after 0)}}
+  %0 = onnx.node "Reshape"(%ids, %three) : (tensor<?x?xi64>, tensor<1xi64>) -> !onnx.value
+  onnx.output ["logits"] %0 : !onnx.value
+}
+
+// -----
+
+// expected-error @below {{there is no onnx.graph to raise}}
+module {
+}
