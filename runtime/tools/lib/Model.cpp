@@ -73,10 +73,15 @@ Result<std::unique_ptr<Bundle>> openBundle(const Args &args) {
 }
 
 /// The device of --device, else the bundle's.
-static Result<std::unique_ptr<Device>> createDevice(const Args &args,
-                                                    const std::string &bundle,
-                                                    const CpuOptions &cpu) {
-  const std::string name = args.text("device", bundle);
+static Result<std::unique_ptr<Device>>
+createDevice(const Args &args, const Bundle &bundle, const CpuOptions &cpu) {
+  const std::string &wanted = bundle.manifest().device;
+  const std::string name = args.text("device", wanted);
+  if (name == wanted && name != "cpu" && name != "cuda")
+    return makeError(ErrorCode::BadBundle, bundle.path(),
+                     ": is for the device '", wanted,
+                     "', which this foresight does not have: compile it with "
+                     "--target=cpu or cuda");
   if (name == "cpu")
     return createCpuDevice(cpu);
   CudaOptions cuda;
@@ -110,8 +115,7 @@ Result<Model> loadModel(const Args &args) {
 
   Model model;
   FORESIGHT_TRY(model.bundle, openBundle(args));
-  FORESIGHT_TRY(model.device,
-                createDevice(args, model.manifest().device, options));
+  FORESIGHT_TRY(model.device, createDevice(args, *model.bundle, options));
   FORESIGHT_TRY(model.program, model.device->load(*model.bundle));
   FORESIGHT_TRY(Session session, Session::create(*model.program));
   model.session = std::make_unique<Session>(std::move(session));
