@@ -14,17 +14,14 @@
 
 namespace foresight::gemm {
 
-/// Outputs whose weights are converted together: whole tiles of 6, 12 and 24.
+/// Outputs of a unit: whole tiles of 6, 12 and 24.
 constexpr int64_t kBlock = 48;
-/// Most outputs of a unit.
-constexpr int64_t kMostUnit = 128;
 
 /// How a product of T tokens is cut: into blocks of outputs (units), of k, and
 /// panels of tokens. In a tile the weights of a few outputs are broadcast and
 /// meet vectors of tokens; so weights are converted to f32 as they lie and
 /// never transposed, whatever their layout.
 struct Blocking {
-  int64_t unit = 48;  ///< outputs a unit; computed kBlock at a time
   int64_t panel = 16; ///< tokens of a panel
   int64_t depth = 0;  ///< k a block: a panel of this depth stays in L1
 };
@@ -66,7 +63,7 @@ inline constexpr Scratch scratchLayout(const Product &product, int64_t tokens,
   Scratch scratch{};
   scratch.weight = roundUp(product.k * paddedTokens, 16);
   scratch.sums = scratch.weight + convertedFloats(blocking, product.layout);
-  scratch.total = scratch.sums + paddedTokens * blocking.unit;
+  scratch.total = scratch.sums + paddedTokens * kBlock;
   return scratch;
 }
 

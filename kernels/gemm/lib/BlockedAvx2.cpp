@@ -35,6 +35,6 @@ inline float scalarBfloat(uint16_t bits) {
 
 } // namespace
 
-const KernelSet kAvx2Kernels = {blockingOf, packTokens, computeAny};
+const KernelSet kAvx2Kernels = {blockingOf, packTokens, computeUnit};
 
 } // namespace foresight::gemm

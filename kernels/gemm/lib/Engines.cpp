@@ -13,9 +13,8 @@ public:
 
   std::string_view name() const override { return label; }
 
-  int64_t units(const Product &product, int64_t tokens) const override {
-    const int64_t unit = set.blocking(product, tokens).unit;
-    return (product.n + unit - 1) / unit;
+  int64_t units(const Product &product, int64_t) const override {
+    return (product.n + kBlock - 1) / kBlock;
   }
 
   int64_t scratchBytes(const Product &product, int64_t tokens) const override {
