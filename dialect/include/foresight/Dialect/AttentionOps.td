@@ -9,7 +9,11 @@ def Foresight_KvAppendOp : Foresight_Op<"kv_append", [Pure, AllTypesMatch<["cach
   let description = [{
     Writes `keys[t, h*headDim + j]` and `values[...]` at `positions[t]` of head `h`, rounded to the cache's element type,
     and returns the cache after that. Every head is written, also those that a later attention leaves out: a later token
-    may select them.
+    may select them. A position outside the cache is an error of whoever feeds the program.
+    ```mlir
+    %kv1 = foresight.kv_append %kv0, %k, %v at %positions
+        : !foresight.kv_cache<32 x 64, 2048, f16>, tensor<1x2048xf32>, tensor<1xi32>
+    ```
   }];
   let arguments = (ins Foresight_KvCacheType:$cache, Foresight_Rows:$keys, Foresight_Rows:$values, Foresight_Ids:$positions);
   let results = (outs Foresight_KvCacheType:$result);

@@ -29,6 +29,13 @@ def Foresight_LayerNormOp : Foresight_Op<"layer_norm", [Pure, AttrSizedOperandSe
   let description = [{
     `result[t, k] = (x[t, k] - mean_t) / sqrt(var_t + epsilon) * gamma[k] + beta[k]`, statistics in f32, the
     biased variance. Missing gamma is 1, missing beta is 0.
+
+    The variance is summed around the mean, in a second pass: without gamma and beta a row is then never longer than `sqrt(features)` (but for
+    rounding), on which a certified selection relies.
+    ```mlir
+    %n = foresight.layer_norm %x gamma(%g : tensor<2048xf32>) beta(%b : tensor<2048xf32>) epsilon = 1.000000e-05
+        : tensor<1x2048xf32> -> tensor<1x2048xf32>
+    ```
   }];
   let arguments = (ins Foresight_Rows:$x, Optional<Foresight_Vector>:$gamma, Optional<Foresight_Vector>:$beta,
                        F64Attr:$epsilon);
@@ -44,7 +51,11 @@ def Foresight_LinearOp : Foresight_Op<"linear", [Pure]> {
   let summary = "multiply by the transpose of a weight matrix";
   let description = [{
     `result[t, i] = activation(sum_k x[t, k] * weight[i, k] + bias[i])`. `weight` is `[out, in]`, so one output is one
-    contiguous row. Accumulates in f32.
+    contiguous row. Accumulates in f32, in any order. `activation` is none if it is not said.
+    ```mlir
+    %h = foresight.linear %x, %fc1 bias(%b1 : tensor<8192xf32>) {activation = #foresight.activation<relu>}
+        : tensor<1x2048xf32>, tensor<8192x2048xf16> -> tensor<1x8192xf32>
+    ```
   }];
   let arguments = (ins Foresight_Rows:$x, Foresight_Matrix:$weight, Optional<Foresight_Vector>:$bias,
                        DefaultValuedAttr<Foresight_ActivationAttr, "::foresight::Activation::None">:$activation);
@@ -64,6 +75,10 @@ def Foresight_ColumnLinearOp : Foresight_Op<"column_linear", [Pure, AttrSizedOpe
 
     With `rows(%set)` only members of the set are added. With `skip_zeros` a term whose `x[t, i]` is zero is not read; the
     result is the same for finite weights, bit for bit.
+    ```mlir
+    %y = foresight.column_linear %h, %fc2 bias(%b2 : tensor<2048xf32>) {skip_zeros}
+        : tensor<1x8192xf32>, tensor<8192x2048xf16> -> tensor<1x2048xf32>
+    ```
   }];
   let arguments = (ins Foresight_Rows:$x, Foresight_Matrix:$weight, Optional<Foresight_Vector>:$bias,
                        Optional<Foresight_IndexSetType>:$rows, UnitAttr:$skip_zeros);
@@ -80,6 +95,10 @@ def Foresight_MlpOp : Foresight_Op<"mlp", [Pure, AttrSizedOperandSegments]> {
   let description = [{
     `h = activation(x fc1^T + b1)`, `result = b2 + h fc2`. `fc1` is `[neurons, in]`; `fc2` is `[neurons, out]`, neuron-major:
     the transpose of the matrix in a checkpoint.
+    ```mlir
+    %y = foresight.mlp %x, %fc1 bias(%b1 : tensor<8192xf32>) <relu> %fc2 bias(%b2 : tensor<2048xf32>)
+        : tensor<1x2048xf32>, tensor<8192x2048xf16>, tensor<8192x2048xf16> -> tensor<1x2048xf32>
+    ```
   }];
   let arguments = (ins Foresight_Rows:$x, Foresight_Matrix:$fc1, Optional<Foresight_Vector>:$bias1,
                        Foresight_Matrix:$fc2, Optional<Foresight_Vector>:$bias2, Foresight_ActivationAttr:$activation);
@@ -93,6 +112,10 @@ def Foresight_MlpOp : Foresight_Op<"mlp", [Pure, AttrSizedOperandSegments]> {
 
 def Foresight_ActivationOp : Foresight_Op<"activate", [Pure, SameOperandsAndResultType]> {
   let summary = "an activation function, element by element";
+  let description = [{
+    `relu` is `max(x, 0)` and keeps a NaN; `gelu` is `x/2 (1 + erf(x / sqrt 2))`; `gelu_tanh` its usual approximation by tanh; `none` folds away.
+    Ops that multiply have an `activation` of their own; this one is for what could not be joined.
+  }];
   let arguments = (ins Foresight_Rows:$x, Foresight_ActivationAttr:$activation);
   let results = (outs Foresight_Rows:$result);
   let assemblyFormat = "$x $activation attr-dict `:` type($x)";
@@ -101,6 +124,7 @@ def Foresight_ActivationOp : Foresight_Op<"activate", [Pure, SameOperandsAndResu
 
 def Foresight_AddOp : Foresight_Op<"add", [Pure, Commutative, SameOperandsAndResultType]> {
   let summary = "element by element sum: the residual stream";
+  let description = [{ `result[t, k] = lhs[t, k] + rhs[t, k]`. }];
   let arguments = (ins Foresight_Rows:$lhs, Foresight_Rows:$rhs);
   let results = (outs Foresight_Rows:$result);
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";

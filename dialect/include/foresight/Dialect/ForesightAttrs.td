@@ -38,7 +38,8 @@ def Foresight_ExternalAttr : Foresight_Attr<"External", "external"> {
   let description = [{
     `bytes` bytes at `offset` of `file` hold `shape` elements of `element` in row-major order. A weight whose
     logical shape is the transpose of `shape` says `transposed`. Elements are converted to the weight's
-    own element type when it is packed. `file` is a path, absolute or relative to the working folder.
+    own element type when it is packed. `file` is a path, absolute or relative to the working folder. `element` is f16, bf16, f32 or f64.
+    Example: `#foresight.external<"model.safetensors", offset = 4096, bytes = 33554432, f16>`.
   }];
   let parameters = (ins StringRefParameter<>:$file, "int64_t":$offset, "int64_t":$bytes,
                         "::mlir::Type":$element, OptionalParameter<"bool">:$transposed);
@@ -47,6 +48,10 @@ def Foresight_ExternalAttr : Foresight_Attr<"External", "external"> {
 
 def Foresight_SyntheticAttr : Foresight_Attr<"Synthetic", "synthetic"> {
   let summary = "weight data made from a seed: element i is mean + deviation * normal(seed, i)";
+  let description = [{
+    For speed alone: `normal` is one of 65536 equally likely values of a standard normal, the same on every machine.
+    Example: `#foresight.synthetic<seed = 7, mean = 0.0 : f64, deviation = 0.02 : f64>`.
+  }];
   let parameters = (ins "int64_t":$seed, "::mlir::FloatAttr":$mean, "::mlir::FloatAttr":$deviation);
   let assemblyFormat = "`<` `seed` `=` $seed `,` `mean` `=` $mean `,` `deviation` `=` $deviation `>`";
 }

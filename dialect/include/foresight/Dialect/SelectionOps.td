@@ -14,6 +14,10 @@ def Foresight_PredictOp : Foresight_Op<"predict", [Pure]> {
 
     `lookahead` says how far before its consumer's own input `x` was taken. `here` is the consumer's own input; anything earlier
     is an approximation whatever the selection's rule. The token is there when the scores are.
+    ```mlir
+    %scores, %done = foresight.predict %n, %copy
+        : tensor<1x2048xf32>, !foresight.low_bit<8192 x 2048, 4> -> tensor<1x8192xf32>
+    ```
   }];
   let arguments = (ins Foresight_Rows:$x, Variadic<AnyType>:$predictor,
                        DefaultValuedAttr<Foresight_LookaheadAttr, "::foresight::Lookahead::Here">:$lookahead);
@@ -30,7 +34,12 @@ def Foresight_SelectCertifiedOp : Foresight_Op<"select_certified", [Pure]> {
     result is 0 and the selection is lossless. Smaller kappa is a margin: `kappa = z / sqrt(d)` is `z` standard errors of
     rounding that behaves as noise, and is an approximation.
 
-    A lowering adds the rounding of its own arithmetic to the bound, so it may keep more than this formula, never fewer.
+    A lowering adds the rounding of its own arithmetic to the bound, so it may keep more than this formula, never fewer. `kappa` is between
+    0 and 1; a score that is NaN is kept.
+    ```mlir
+    %kept = foresight.select_certified %scores, %n, %copy kappa = 1.000000e+00 after(%done)
+        : tensor<1x8192xf32>, tensor<1x2048xf32>, !foresight.low_bit<8192 x 2048, 4> -> !foresight.index_set<8192 of 8192>
+    ```
   }];
   let arguments = (ins Foresight_Rows:$scores, Foresight_Rows:$x, Foresight_LowBitType:$copy,
                        Variadic<Foresight_TokenType>:$after, F64Attr:$kappa);
@@ -89,6 +98,11 @@ def Foresight_SparseMlpOp : Foresight_Op<"sparse_mlp", [Pure, AttrSizedOperandSe
     `result = bias2 + sum_{i in rows} activation(x . fc1_i + bias1_i) * fc2_i`. `fc1` and `fc2` are `[neurons, in]` and `[neurons, out]`.
     With no set, all neurons. With `skip_zeros` the fc2 row of a neuron that came out 0 is not read (exact).
     An approximation of `foresight.mlp` unless the set is certified at kappa 1.
+    ```mlir
+    %y = foresight.sparse_mlp %x, %fc1 bias(%b1 : tensor<8192xf32>) <relu> %fc2 bias(%b2 : tensor<2048xf32>)
+        rows(%kept : !foresight.index_set<8192 of 8192>) {skip_zeros}
+        : tensor<1x2048xf32>, tensor<8192x2048xf16>, tensor<8192x2048xf16> -> tensor<1x2048xf32>
+    ```
   }];
   let arguments = (ins Foresight_Rows:$x, Foresight_Matrix:$fc1, Optional<Foresight_Vector>:$bias1,
                        Foresight_Matrix:$fc2, Optional<Foresight_Vector>:$bias2, Optional<Foresight_IndexSetType>:$rows,

@@ -28,6 +28,12 @@ def Foresight_WeightOp : Foresight_Op<"weight", [Symbol, DeclareOpInterfaceMetho
 
 def Foresight_GetWeightOp : Foresight_Op<"get_weight", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "the value of a named weight";
+  let description = [{
+    The type is the `foresight.weight`'s own. Naming a weight reads nothing: the op that uses it does.
+    ```mlir
+    %fc1 = foresight.get_weight @layers.0.fc1.weight : tensor<8192x2048xf16>
+    ```
+  }];
   let arguments = (ins FlatSymbolRefAttr:$weight);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$weight attr-dict `:` type($result)";
