@@ -227,6 +227,16 @@ Status readWeight(const Json &json, const std::string &where, WeightInfo &to) {
       to.synthetic = {static_cast<uint64_t>(seed), static_cast<float>(mean),
                       static_cast<float>(deviation)};
     }
+  if (reader.has("quantised"))
+    if (const Json *rule = reader.objectAt("quantised")) {
+      QuantisedInfo &from = to.quantised.emplace();
+      FORESIGHT_CHECK(MemberReader(*rule, where + ": quantised")
+                          .get("weight", from.weight, 0, INT32_MAX)
+                          .get("bias", from.bias, 0, INT32_MAX)
+                          .get("gamma", from.gamma, 0, INT32_MAX)
+                          .get("beta", from.beta, 0, INT32_MAX)
+                          .finish());
+    }
   return reader.finish();
 }
 

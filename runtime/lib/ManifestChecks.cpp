@@ -98,6 +98,8 @@ private:
       return fault("weight '", weight.name, "' ends at ",
                    weight.offset + weight.bytes, " beyond the ", sectionBytes,
                    " bytes of the weights section");
+    if (weight.quantised)
+      FORESIGHT_CHECK(checkQuantised(weight));
     const bool matrix = weight.shape.size() == 2;
     const int64_t rows = matrix ? weight.shape[0] : 1,
                   columns = matrix ? weight.shape[1] : weight.shape[0];
@@ -121,6 +123,27 @@ private:
     if (static_cast<double>(weight.bytes) < needed)
       return fault("weight '", weight.name, "' has ", weight.bytes,
                    " bytes but its shape needs ", needed);
+    return {};
+  }
+
+  /// A low-bit copy that the device makes: from a matrix of its shape, and
+  /// vectors of a row and of a column of it.
+  Status checkQuantised(const WeightInfo &copy) {
+    const QuantisedInfo &from = *copy.quantised;
+    const std::string name = "weight '" + copy.name + "'";
+    for (int64_t index : {from.weight, from.bias, from.gamma, from.beta})
+      FORESIGHT_CHECK(inRange(index, m.weights.size(), false, "weight", name,
+                              ": quantised"));
+    const auto at = [&](int64_t index) -> const WeightInfo & {
+      return m.weights[static_cast<size_t>(index)];
+    };
+    if (copy.element != Element::LowBit || copy.shape.size() != 2 ||
+        at(from.weight).element == Element::LowBit ||
+        at(from.weight).shape != copy.shape ||
+        at(from.bias).shape != std::vector{copy.shape[0]} ||
+        at(from.gamma).shape != std::vector{copy.shape[1]} ||
+        at(from.beta).shape != std::vector{copy.shape[1]})
+      return fault(name, " is no low-bit copy of weights of its shape");
     return {};
   }
 

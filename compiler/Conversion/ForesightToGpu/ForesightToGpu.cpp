@@ -3,6 +3,7 @@
 #include "foresight/Conversion/ForesightToGpu/ForesightToGpu.h"
 
 #include "GpuKernel.h"
+#include "GpuQuantise.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -64,6 +65,11 @@ void emitEntry(OpBuilder &b, const GpuPlan &plan) {
   if (plan.launch.blocksPerSm > 1)
     function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                       b.getI32IntegerAttr(plan.launch.blocksPerSm));
+  // Left to itself the assembler would rather spill than take more than 128.
+  constexpr int32_t kRegistersOfOneBlock = 232;
+  if (plan.body == GpuBody::SparseProduct && plan.launch.blocksPerSm == 1)
+    function->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
+                      b.getI32IntegerAttr(kRegistersOfOneBlock));
   b.setInsertionPointToStart(function.addEntryBlock(b));
 
   GpuCode code(b, loc, plan.launch.threads);
@@ -79,8 +85,14 @@ void emitEntry(OpBuilder &b, const GpuPlan &plan) {
   case GpuBody::RowProduct:
     emitRowProduct(frame);
     break;
+  case GpuBody::SparseProduct:
+    emitSparseProduct(frame);
+    break;
   case GpuBody::ColumnProduct:
     emitColumnProduct(frame);
+    break;
+  case GpuBody::SkipColumns:
+    emitSkipColumns(frame);
     break;
   case GpuBody::Attention:
     emitGpuAttention(frame);
@@ -195,6 +207,26 @@ void emitFill(OpBuilder &b, Location loc, Type element) {
   LLVM::ReturnOp::create(b, loc, ValueRange());
 }
 
+/// What makes the low-bit copies of synthetic weights, one entry for each
+/// element type and number of bits.
+void emitQuantisers(OpBuilder &b, ModuleOp module) {
+  std::set<std::string> emitted;
+  for (WeightOp weight : module.getOps<WeightOp>()) {
+    auto copy = dyn_cast<LowBitType>(weight.getType());
+    auto derived = dyn_cast<DerivedAttr>(weight.getSource());
+    if (!copy || !derived || derived.getSources().empty())
+      continue;
+    auto source =
+        module.lookupSymbol<WeightOp>(derived.getSources()[0].getValue());
+    if (!source || !isa<SyntheticAttr>(source.getSource()))
+      continue;
+    auto type = cast<RankedTensorType>(source.getType());
+    Type element = type.getElementType();
+    if (emitted.insert(gpuQuantiseName(element, copy.getBits())).second)
+      emitQuantiseEntry(b, module.getLoc(), element, copy.getBits());
+  }
+}
+
 /// The element types of synthetic weights, if there are any.
 llvm::SmallSetVector<Type, 3> syntheticElements(ModuleOp module) {
   llvm::SmallSetVector<Type, 3> elements;
@@ -236,6 +268,7 @@ LogicalResult emitEntries(ModuleOp scheduled, ModuleOp target) {
   }
   for (Type element : syntheticElements(scheduled))
     emitFill(b, target.getLoc(), element);
+  emitQuantisers(b, scheduled);
   for (Type element : casts)
     if (!element.isF32())
       emitCast(b, target.getLoc(), element);

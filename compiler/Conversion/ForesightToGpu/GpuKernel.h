@@ -15,14 +15,38 @@ namespace foresight {
 enum class GpuBody {
   Rows,          ///< a block is a token: elementwise ops, LayerNorm, appends
   RowProduct,    ///< a warp is some weight rows (T = 1)
+  SparseProduct, ///< a warp scores neurons, a block multiplies those kept
   ColumnProduct, ///< a block is 32 columns of every weight row (T = 1)
+  SkipColumns,   ///< the same of the rows whose input is not zero
   Attention,     ///< a block is a head of a token
 };
+
+/// A dense and a sparse product of one kind compute the same bits: they have
+/// the same threads, and so the same sums.
+constexpr int64_t kRowProductThreads = 256, kColumnProductThreads = 512;
+/// Shared memory that reductions over a block use.
+constexpr int64_t kReduceBytes = 128;
 
 /// One `linear` and the units (weight rows of a warp) that are its.
 struct GpuProduct {
   LinearOp op;
   int64_t firstUnit, units;
+};
+
+/// The ops of a SparseProduct, and how its neurons are scored. See GpuScores.h.
+struct GpuSparse {
+  PredictOp predict;
+  SelectCertifiedOp select;
+  GatherLinearOp product;
+  /// Lanes of a neuron, blocks of 128 codes that they take at once, and how
+  /// often they do for one row.
+  int64_t lanes = 0, blocks = 0, pieces = 0;
+  /// Neurons that a warp scores at once, which are a unit, and units.
+  int64_t neurons = 0, units = 0;
+  /// Pieces of a warp that are under way, and bytes of one.
+  int64_t slots = 0, slotBytes = 0;
+  /// Offsets in shared memory.
+  int64_t sumsAt = 0, roundedAt = 0, listAt = 0, codesAt = 0;
 };
 
 struct GpuPlan {
@@ -34,6 +58,7 @@ struct GpuPlan {
   /// 16-byte loads of a lane for one weight row, and weight rows of a unit.
   int64_t loadsPerRow = 0, rowsPerUnit = 0;
   ColumnLinearOp column;
+  GpuSparse sparse;
   AttentionOp attention;
   KvAppendOp append;
 
@@ -45,6 +70,12 @@ struct GpuPlan {
 
 /// Fails with a diagnostic on the op that no body covers.
 mlir::FailureOr<GpuPlan> planGpuKernel(KernelOp kernel);
+
+/// 16-byte loads of a lane for one row of `matrix`, and rows of a warp at once.
+void planRowLoads(GpuPlan &plan, mlir::Value matrix);
+/// What GpuSparsePlan.cpp knows of SparseProduct and SkipColumns.
+mlir::LogicalResult planSparseProduct(GpuPlan &plan);
+void planSkipColumns(GpuPlan &plan);
 
 /// The entry being emitted.
 class GpuFrame {
@@ -84,7 +115,9 @@ mlir::Value emitGpuEpilogue(GpuFrame &frame, mlir::Value value,
                             mlir::Operation *product, mlir::Value sum,
                             mlir::Value column);
 void emitRowProduct(GpuFrame &frame);
+void emitSparseProduct(GpuFrame &frame);
 void emitColumnProduct(GpuFrame &frame);
+void emitSkipColumns(GpuFrame &frame);
 void emitGpuAttention(GpuFrame &frame);
 
 /// Columns of `tensor<TxNxf32>`, bytes of a weight row with its padding.

@@ -15,11 +15,9 @@ using namespace foresight;
 
 namespace {
 
-/// Shared memory that reductions over a block use.
-constexpr int64_t kReduceBytes = 128;
-/// Threads and blocks of a product of rows: the fastest of those tried on an
-/// H200 at 6.7B, docs/performance.md.
-constexpr int64_t kRowThreads = 256, kRowBlocksPerSm = 2;
+/// Blocks of a product of rows: the fastest of those tried on an H200 at 6.7B,
+/// docs/performance.md.
+constexpr int64_t kRowBlocksPerSm = 2;
 /// Shared memory that the blocks of a multiprocessor can take together.
 constexpr int64_t kSharedBytesPerSm = 220 << 10;
 /// Loads of a lane for one weight row below which a warp takes several rows.
@@ -63,6 +61,15 @@ LogicalResult Planner::sortOps() {
                          plan.products.push_back({linear, 0, 0});
                          return true;
                        })
+                       .Case([&](PredictOp predict) {
+                         return !std::exchange(plan.sparse.predict, predict);
+                       })
+                       .Case([&](SelectCertifiedOp select) {
+                         return !std::exchange(plan.sparse.select, select);
+                       })
+                       .Case([&](GatherLinearOp gather) {
+                         return !std::exchange(plan.sparse.product, gather);
+                       })
                        .Case([&](ColumnLinearOp column) {
                          return !std::exchange(plan.column, column);
                        })
@@ -78,15 +85,21 @@ LogicalResult Planner::sortOps() {
     if (!isKnown)
       return op.emitError() << "has no GPU lowering inside this kernel";
   }
-  int kinds = !plan.products.empty() + bool(plan.column) + bool(plan.attention);
+  const GpuSparse &sparse = plan.sparse;
+  bool isSparse = sparse.predict || sparse.select || sparse.product;
+  int kinds = !plan.products.empty() + bool(plan.column) +
+              bool(plan.attention) + isSparse;
   if (kinds > 1)
     return plan.kernel.emitError()
-           << "mixes products of rows, of columns and attention: a GPU kernel "
-              "has one body";
+           << "mixes products of rows, of selected rows, of columns and "
+              "attention: a GPU kernel has one body";
   if (!plan.products.empty())
     plan.body = GpuBody::RowProduct;
+  else if (isSparse)
+    plan.body = GpuBody::SparseProduct;
   else if (plan.column)
-    plan.body = GpuBody::ColumnProduct;
+    plan.body = plan.column.getSkipZeros() ? GpuBody::SkipColumns
+                                           : GpuBody::ColumnProduct;
   else if (plan.attention)
     plan.body = GpuBody::Attention;
   return success();
@@ -99,6 +112,8 @@ LogicalResult Planner::checkValues() {
     plan.productOf[product.op.getResult()] = product.op;
   if (plan.column)
     plan.productOf[plan.column.getResult()] = plan.column;
+  if (plan.sparse.product)
+    plan.productOf[plan.sparse.product.getResult()] = plan.sparse.product;
   if (plan.attention)
     plan.productOf[plan.attention.getResult()] = plan.attention;
   for (Operation &op : block().without_terminator()) {
@@ -115,7 +130,8 @@ LogicalResult Planner::checkValues() {
     if (product)
       plan.productOf[op.getResult(0)] = product;
     for (Value operand : op.getOperands())
-      if (operand.getDefiningOp<LayerNormOp>() && !isa<LinearOp>(op))
+      if (operand.getDefiningOp<LayerNormOp>() &&
+          !isa<LinearOp, PredictOp, SelectCertifiedOp, GatherLinearOp>(op))
         return op.emitError() << "reads a LayerNorm of the same kernel, which "
                                  "only a product of rows can on a GPU";
   }
@@ -146,10 +162,7 @@ LogicalResult Planner::planRowProduct() {
   if (!isOneRow(first.getX()))
     return first.emitError() << "has more than one row: on a GPU a product "
                                 "over a prompt is a library stage";
-  int64_t vectors =
-      padRow(shape.getDimSize(1)) / elementsOf16(shape.getElementType());
-  plan.loadsPerRow = ceilDiv(vectors, kWarp);
-  plan.rowsPerUnit = std::max<int64_t>(1, kLoadsUnderWay / plan.loadsPerRow);
+  planRowLoads(plan, first.getWeight());
   int64_t units = 0;
   for (GpuProduct &product : plan.products) {
     if (product.op.getX() != first.getX() ||
@@ -164,7 +177,7 @@ LogicalResult Planner::planRowProduct() {
   }
   plan.rowAt = kReduceBytes;
   plan.launch.sharedBytes = kReduceBytes + 4 * padRow(shape.getDimSize(1));
-  plan.launch.threads = kRowThreads;
+  plan.launch.threads = kRowProductThreads;
   int64_t perSm = kRowBlocksPerSm;
   if (perSm * plan.launch.sharedBytes > kSharedBytesPerSm)
     perSm = 1;
@@ -180,13 +193,16 @@ LogicalResult Planner::planColumnProduct() {
     return plan.column.emitError()
            << "has more than one row: on a GPU a product over a prompt is a "
               "library stage";
-  if (plan.column.getRows() || plan.column.getSkipZeros())
+  if (plan.column.getRows())
     return plan.column.emitError()
-           << "leaves rows out, which has no GPU lowering";
-  plan.launch.threads = 512;
+           << "takes an index set, which is not known outside the kernel that "
+              "selects: use skip_zeros";
+  plan.launch.threads = kColumnProductThreads;
   plan.launch.blocks = padRow(gpuColumns(plan.column.getResult())) / 32;
   plan.rowAt = kReduceBytes;
   plan.launch.sharedBytes = kReduceBytes + 4 * 32 * plan.launch.threads / kWarp;
+  if (plan.column.getSkipZeros())
+    planSkipColumns(plan);
   return success();
 }
 
@@ -225,8 +241,11 @@ void Planner::countWeights() {
     }
     if (auto linear = dyn_cast<LinearOp>(op))
       whole.insert(linear.getWeight());
-    else if (auto column = dyn_cast<ColumnLinearOp>(op))
+    else if (auto column = dyn_cast<ColumnLinearOp>(op);
+             column && !column.getSkipZeros())
       whole.insert(column.getWeight());
+    else if (auto select = dyn_cast<SelectCertifiedOp>(op))
+      whole.insert(select.getCopy());
     for (Value operand : op.getOperands()) {
       auto type = dyn_cast<RankedTensorType>(operand.getType());
       if (type && type.getRank() == 1 && isa<FloatType>(type.getElementType()))
@@ -234,6 +253,11 @@ void Planner::countWeights() {
     }
   }
   for (Value weight : whole) {
+    if (auto copy = dyn_cast<LowBitType>(weight.getType())) {
+      bytes += lowbit::record(copy.getRows(), copy.getColumns(), copy.getBits())
+                   .bytes;
+      continue;
+    }
     auto type = cast<RankedTensorType>(weight.getType());
     bytes += type.getRank() == 1 ? 4 * padRow(type.getDimSize(0))
                                  : type.getDimSize(0) * gpuRowBytes(weight);
@@ -256,7 +280,11 @@ FailureOr<GpuPlan> Planner::run() {
   case GpuBody::RowProduct:
     planned = planRowProduct();
     break;
+  case GpuBody::SparseProduct:
+    planned = planSparseProduct(plan);
+    break;
   case GpuBody::ColumnProduct:
+  case GpuBody::SkipColumns:
     planned = planColumnProduct();
     break;
   case GpuBody::Attention:
@@ -270,6 +298,13 @@ FailureOr<GpuPlan> Planner::run() {
 }
 
 } // namespace
+
+void foresight::planRowLoads(GpuPlan &plan, Value matrix) {
+  int64_t vectors =
+      padRow(gpuColumns(matrix)) / elementsOf16(gpuElement(matrix));
+  plan.loadsPerRow = ceilDiv(vectors, kWarp);
+  plan.rowsPerUnit = std::max<int64_t>(1, kLoadsUnderWay / plan.loadsPerRow);
+}
 
 int64_t foresight::gpuColumns(Value row) {
   return cast<RankedTensorType>(row.getType()).getDimSize(1);

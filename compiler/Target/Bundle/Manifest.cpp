@@ -5,6 +5,7 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <array>
 #include <map>
 
 using namespace mlir;
@@ -54,7 +55,8 @@ static OrderedJson toJson(Attribute attr) {
 // Weights
 //===----------------------------------------------------------------------===//
 
-/// The rule that a synthetic weight, or what it is derived from, is made by.
+/// The rule that a synthetic matrix or vector, or what it is a transpose of, is
+/// made by.
 static SyntheticAttr syntheticSource(ModuleOp module, StringRef name) {
   auto weight = module.lookupSymbol<WeightOp>(name);
   while (weight) {
@@ -66,7 +68,28 @@ static SyntheticAttr syntheticSource(ModuleOp module, StringRef name) {
   return {};
 }
 
-void ManifestBuilder::addWeights() {
+/// What a GPU makes a low-bit copy from.
+LogicalResult ManifestBuilder::addQuantised(WeightOp weight) {
+  auto derived = dyn_cast<DerivedAttr>(weight.getSource());
+  auto copy = weightIndex.find(weight.getSymName());
+  if (!derived || copy == weightIndex.end())
+    return success();
+  OrderedJson rule = OrderedJson::object();
+  for (auto [key, source] :
+       llvm::zip(std::array{"weight", "bias", "gamma", "beta"},
+                 derived.getSources())) {
+    auto place = weightIndex.find(source.getValue());
+    if (place == weightIndex.end())
+      return weight.emitError()
+             << "@" << weight.getSymName() << " is derived from @"
+             << source.getValue() << ", which was not packed";
+    rule[key] = place->second;
+  }
+  weights[copy->second]["quantised"] = std::move(rule);
+  return success();
+}
+
+LogicalResult ManifestBuilder::addWeights() {
   for (const PackedWeight &weight : inputs.weights) {
     OrderedJson entry = OrderedJson::object();
     entry["name"] = weight.name;
@@ -77,7 +100,7 @@ void ManifestBuilder::addWeights() {
     entry["offset"] = weight.offset;
     entry["bytes"] = weight.bytes;
     entry["tensors"] = weight.tensors;
-    if (auto rule = inputs.generateWeights
+    if (auto rule = inputs.generateWeights && !weight.bits
                         ? syntheticSource(module, weight.name)
                         : SyntheticAttr())
       entry["synthetic"] = {
@@ -87,6 +110,11 @@ void ManifestBuilder::addWeights() {
     weightIndex[weight.name] = weights.size();
     weights.push_back(std::move(entry));
   }
+  if (inputs.generateWeights)
+    for (auto weight : module.getOps<WeightOp>())
+      if (isa<LowBitType>(weight.getType()) && failed(addQuantised(weight)))
+        return failure();
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -170,8 +198,7 @@ OrderedJson ManifestBuilder::model() const {
 }
 
 FailureOr<OrderedJson> ManifestBuilder::build() {
-  addWeights();
-  if (failed(addBuffers()))
+  if (failed(addWeights()) || failed(addBuffers()))
     return failure();
   addKernels();
   std::map<StringRef, func::FuncOp> functions;

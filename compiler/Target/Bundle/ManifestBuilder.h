@@ -23,7 +23,8 @@ public:
 
 private:
   // Manifest.cpp
-  void addWeights();
+  mlir::LogicalResult addWeights();
+  mlir::LogicalResult addQuantised(WeightOp weight);
   mlir::LogicalResult addBuffers();
   void addKernels();
   OrderedJson model() const;

@@ -205,8 +205,6 @@ private:
       if (failed(variant))
         return usage("--target=" + options.target + ": " + why);
       options.cuda = std::move(*variant);
-      if (options.sparsity != Sparsity::None)
-        return usage("--target=cuda decodes densely: add --sparsity=none");
     } else {
       auto variants = cpuVariants(options.target, why);
       if (failed(variants))

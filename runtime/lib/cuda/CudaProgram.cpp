@@ -112,44 +112,6 @@ int64_t CudaProgram::weightBytes(const Bundle &bundle) const {
              : static_cast<int64_t>(bundle.weights().size());
 }
 
-/// Padding stays zero, values are near normal: speed is all they are for.
-Status CudaProgram::generateWeights() {
-  FORESIGHT_CHECK(
-      driver.check(driver.fill8(weights.data(), 0,
-                                static_cast<size_t>(weights.size()), stream),
-                   "clear weights"));
-  for (const WeightInfo &weight : manifest().weights) {
-    if (!weight.synthetic)
-      continue;
-    const std::string entry =
-        "foresight_fill_" + std::string(elementName(weight.element));
-    Function function = nullptr;
-    FORESIGHT_CHECK(driver.check(
-        driver.moduleGetFunction(&function, module, entry.c_str()),
-        "find '" + entry + "' to make weight '" + weight.name + "'"));
-    const bool isMatrix = weight.shape.size() > 1;
-    int64_t columns = isMatrix ? weight.shape[1] : weight.shape[0];
-    int64_t stride = padded(columns);
-    int64_t count = (isMatrix ? weight.shape[0] : 1) * stride;
-    Pointer memory = weights.data() + static_cast<Pointer>(weight.offset);
-    int64_t seed = static_cast<int64_t>(weight.synthetic->seed);
-    float mean = weight.synthetic->mean,
-          deviation = weight.synthetic->deviation;
-    void *parameters[] = {&memory, &count, &columns,  &stride,
-                          &seed,   &mean,  &deviation};
-    const int64_t perBlock = kElementwiseThreads * kThreadElements;
-    LaunchConfig config{};
-    config.gridX = static_cast<unsigned>((count + perBlock - 1) / perBlock);
-    config.gridY = config.gridZ = config.blockY = config.blockZ = 1;
-    config.blockX = kElementwiseThreads;
-    config.stream = stream;
-    FORESIGHT_CHECK(
-        driver.check(driver.launch(&config, function, parameters, nullptr),
-                     "make weight '" + weight.name + "'"));
-  }
-  return finish("make weights");
-}
-
 Status CudaProgram::loadCode(const Bundle &bundle) {
   const Manifest &facts = manifest();
   // The best variant that the GPU runs: "sm_90" runs on 90 and above.
@@ -553,9 +515,12 @@ Status CudaProgram::read(int64_t buffer, int64_t offset,
                          std::span<std::byte> to) {
   FORESIGHT_CHECK(checkRange(buffer, offset, to.size()));
   const auto index = static_cast<size_t>(buffer);
-  // What a step put out has arrived; what was written last is on the host.
-  const BufferKind kind = manifest().buffers[index].kind;
-  if (kind == BufferKind::Input || kind == BufferKind::Output) {
+  // Logits have arrived with their step; what was written last is on the host.
+  // Counters are outputs too, and stay where they are until somebody asks.
+  const bool isLogits = std::any_of(
+      manifest().entries.begin(), manifest().entries.end(),
+      [&](const EntryInfo &entry) { return entry.logits == buffer; });
+  if (isLogits || manifest().buffers[index].kind == BufferKind::Input) {
     const std::byte *from = twins[index].data() + offset;
     std::copy(from, from + to.size(), to.begin());
     return {};

@@ -60,6 +60,8 @@ private:
   Status allocateBuffers();
   Status copyWeights(const Bundle &bundle);
   Status generateWeights();
+  Status makeWeight(const WeightInfo &weight, const std::string &entry,
+                    int64_t blocks, void **parameters);
   int64_t weightBytes(const Bundle &bundle) const;
   Status buildEntry(const EntryInfo &info);
   Status captureGraph(const EntryInfo &info, Entry &entry);

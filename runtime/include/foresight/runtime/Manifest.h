@@ -61,6 +61,11 @@ struct BufferInfo {
   int64_t bytes() const { return rows * rowBytes; }
 };
 
+/// The weights that a low-bit copy is made from.
+struct QuantisedInfo {
+  int64_t weight = -1, bias = -1, gamma = -1, beta = -1;
+};
+
 struct WeightInfo {
   std::string name;
   Element element = Element::F32;
@@ -68,7 +73,8 @@ struct WeightInfo {
   int64_t bits = 0; ///< of a low-bit copy
   int64_t offset = 0, bytes = 0;
   std::vector<std::string> tensors;
-  std::optional<Synthetic> synthetic; ///< how the device makes it
+  std::optional<Synthetic> synthetic;     ///< how the device makes it
+  std::optional<QuantisedInfo> quantised; ///< or a low-bit copy
 };
 
 /// How a kernel is launched on a GPU.
