@@ -244,7 +244,7 @@ Status readLaunch(const Json &json, const std::string &where, LaunchInfo &to) {
   MemberReader reader(json, where);
   return reader.get("entry", to.entry)
       .get("blocks", to.blocks, 1, INT32_MAX)
-      .get("per_token", to.perToken)
+      .get("tokens_per_block", to.tokensPerBlock, 0, 1 << 20)
       .get("blocks_per_sm", to.blocksPerSm, 0, 64)
       .get("threads", to.threads, 1, 1024)
       .get("shared_bytes", to.sharedBytes, 0, 1 << 20)

@@ -143,7 +143,7 @@ LogicalResult Planner::checkValues() {
 }
 
 LogicalResult Planner::planRows() {
-  plan.launch.perToken = true;
+  plan.launch.tokensPerBlock = 1;
   plan.launch.threads = 256;
   plan.launch.sharedBytes = kReduceBytes;
   if (!plan.append)
@@ -224,7 +224,7 @@ LogicalResult Planner::planAttention() {
                           << " elements: more than a warp holds";
   plan.launch.threads = 256;
   plan.launch.blocks = cache.getHeads();
-  plan.launch.perToken = !isOneRow(op.getQuery());
+  plan.launch.tokensPerBlock = isOneRow(op.getQuery()) ? 0 : 1;
   plan.rowAt = kReduceBytes;
   int64_t warps = plan.launch.threads / kWarp;
   plan.launch.sharedBytes = kReduceBytes + 4 * warps * (padded + 4);

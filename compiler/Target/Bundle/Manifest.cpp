@@ -177,7 +177,7 @@ void ManifestBuilder::addKernels() {
       const GpuLaunch &l = launch->second;
       entry["launch"] = {{"entry", gpuEntryName(kernel.getSymName())},
                          {"blocks", l.blocks},
-                         {"per_token", l.perToken},
+                         {"tokens_per_block", l.tokensPerBlock},
                          {"blocks_per_sm", l.blocksPerSm},
                          {"threads", l.threads},
                          {"shared_bytes", l.sharedBytes},

@@ -220,7 +220,7 @@ Status CudaProgram::buildEntry(const EntryInfo &info) {
                     stream,
                     nullptr,
                     0};
-    built.perToken = launch.perToken;
+    built.tokensPerBlock = launch.tokensPerBlock;
     built.overlaps = launch.overlaps;
     for (const StageArg &arg : stage.args) {
       const auto index = static_cast<size_t>(arg.index);
@@ -294,8 +294,8 @@ Status CudaProgram::queueStage(const EntryInfo &info, Entry &entry,
     return queueProduct(facts, tokens);
   Stage &stage = entry.stages[index];
   LaunchConfig config = stage.config;
-  if (stage.perToken)
-    config.gridX *= static_cast<unsigned>(tokens);
+  if (const int64_t each = stage.tokensPerBlock; each > 0)
+    config.gridX *= static_cast<unsigned>((tokens + each - 1) / each);
   LaunchAttribute attribute{};
   if (overlap && stage.overlaps) {
     attribute.id = kProgrammaticSerialization;

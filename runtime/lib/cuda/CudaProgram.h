@@ -42,7 +42,8 @@ private:
   struct Stage {
     Function function = nullptr; ///< null for a library stage
     LaunchConfig config{};
-    bool perToken = false, overlaps = false;
+    int64_t tokensPerBlock = 0;
+    bool overlaps = false;
     std::vector<Pointer> pointers;
     std::vector<void *> parameters;
   };

@@ -80,9 +80,10 @@ struct WeightInfo {
 /// How a kernel is launched on a GPU.
 struct LaunchInfo {
   std::string entry; ///< its name in the code
-  /// Blocks of a call, times T with `perToken`; or for each multiprocessor.
+  /// Blocks of a call, or of each so many of its tokens, or of each
+  /// multiprocessor.
   int64_t blocks = 1;
-  bool perToken = false;
+  int64_t tokensPerBlock = 0;
   int64_t blocksPerSm = 0;
   int64_t threads = 256, sharedBytes = 0;
   bool overlaps = false; ///< may start while what it waits for still runs

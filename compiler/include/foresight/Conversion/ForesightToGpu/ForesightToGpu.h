@@ -21,10 +21,10 @@ namespace foresight {
 
 /// How a kernel is launched: `kernels[i].launch` of the manifest.
 struct GpuLaunch {
-  /// Blocks: `blocks` (times T with `perToken`), or `blocksPerSm` for each
-  /// multiprocessor if that is not 0.
+  /// Blocks: `blocks`, for each `tokensPerBlock` of the T tokens if that is not
+  /// 0, or `blocksPerSm` for each multiprocessor if that is not 0.
   int64_t blocks = 1;
-  bool perToken = false;
+  int64_t tokensPerBlock = 0;
   int64_t blocksPerSm = 0;
   int64_t threads = 256;
   int64_t sharedBytes = 0;
