@@ -7,6 +7,7 @@
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 
+#include "llvm/IR/IntrinsicsNVPTX.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -63,6 +64,18 @@ static void optimise(llvm::Module &module, llvm::TargetMachine &machine) {
       .run(module, modules);
 }
 
+/// Kernels of chips before sm_90 start when those in front have ended: there is
+/// nothing to wait for, and no instruction to do so.
+static void dropDependencyControl(llvm::Module &module) {
+  for (llvm::Intrinsic::ID id :
+       {llvm::Intrinsic::nvvm_griddepcontrol_wait,
+        llvm::Intrinsic::nvvm_griddepcontrol_launch_dependents})
+    if (llvm::Function *function =
+            llvm::Intrinsic::getDeclarationIfExists(&module, id))
+      for (llvm::User *call : llvm::make_early_inc_range(function->users()))
+        llvm::cast<llvm::Instruction>(call)->eraseFromParent();
+}
+
 LogicalResult foresight::emitPtx(ModuleOp module, const CudaVariant &variant,
                                  std::string &ptx) {
   std::string error;
@@ -80,6 +93,8 @@ LogicalResult foresight::emitPtx(ModuleOp module, const CudaVariant &variant,
     return module.emitError() << "cannot be translated to LLVM IR";
   code->setTargetTriple(machine->getTargetTriple());
   code->setDataLayout(machine->createDataLayout());
+  if (variant.computeCapability < 90)
+    dropDependencyControl(*code);
   optimise(*code, *machine);
 
   SmallVector<char> out;

@@ -10,6 +10,8 @@ namespace {
 /// Graph capture that other threads' calls do not disturb.
 constexpr int kCaptureThreadLocal = 1;
 constexpr unsigned kNonBlockingStream = 1;
+/// Older kernels do not wait for what they depend on.
+constexpr int kOverlapCapability = 90;
 /// Threads of a block and elements of a thread of the entries that surround
 /// library products: the compiler's promise.
 constexpr unsigned kElementwiseThreads = 256;
@@ -116,10 +118,13 @@ Status CudaProgram::loadCode(const Bundle &bundle) {
   const Manifest &facts = manifest();
   // The best variant that the GPU runs: "sm_90" runs on 90 and above.
   const CodeVariant *best = nullptr;
+  int capability = 0;
   for (const CodeVariant &variant : facts.variants)
-    if (std::atoi(variant.name.c_str() + variant.name.find('_') + 1) <=
-        gpu.computeCapability)
-      best = &variant;
+    if (const int needs =
+            std::atoi(variant.name.c_str() + variant.name.find('_') + 1);
+        needs <= gpu.computeCapability)
+      best = &variant, capability = needs;
+  overlaps = options.overlap && capability >= kOverlapCapability;
   if (!best)
     return makeError(
         ErrorCode::BadBundle, bundle.path(), ": holds code for ",
@@ -246,7 +251,7 @@ Status CudaProgram::captureGraph(const EntryInfo &info, Entry &entry) {
   Status queued = queueInputs(info);
   for (size_t i = 0; queued.ok() && i < entry.stages.size(); ++i)
     // The first kernel waits for copies, which cannot be overlapped.
-    queued = queueStage(info, entry, i, 1, options.overlap && i > 0);
+    queued = queueStage(info, entry, i, 1, overlaps && i > 0);
   if (queued.ok())
     queued = queueLogits(info);
   Graph graph = nullptr;

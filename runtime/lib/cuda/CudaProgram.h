@@ -84,6 +84,8 @@ private:
   const Gpu gpu;
   const Driver &driver;
   const CudaOptions options;
+  /// Whether kernels may start before those in front have ended.
+  bool overlaps = false;
   Module module = nullptr;
   Stream stream = nullptr;
   Event events[2] = {};

@@ -21,13 +21,14 @@ using namespace foresight;
 
 namespace {
 
-class PtxTest : public testing::TestWithParam<const char *> {
+class PtxTest
+    : public testing::TestWithParam<std::tuple<const char *, const char *>> {
 protected:
   PtxTest() { context.loadDialect<ForesightDialect, func::FuncDialect>(); }
 
   OwningOpRef<ModuleOp> schedule(const PipelineOptions &options) {
     std::string path = std::string(FORESIGHT_SOURCE_DIR) + "/test/fixtures/" +
-                       GetParam() + ".mlir";
+                       std::get<0>(GetParam()) + ".mlir";
     OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
     PassManager pm(&context);
     buildCompilePipeline(pm, options);
@@ -47,9 +48,12 @@ TEST_P(PtxTest, EveryKernelIsAnEntryThatAssemblesWithoutSpills) {
   OwningOpRef<ModuleOp> code;
   ASSERT_TRUE(succeeded(lowerToGpu(*scheduled, code)));
   std::string error, ptx;
-  FailureOr<CudaVariant> variant = cudaVariant("cuda:sm_90", error);
+  FailureOr<CudaVariant> variant = cudaVariant(std::get<1>(GetParam()), error);
   ASSERT_TRUE(succeeded(variant)) << error;
   ASSERT_TRUE(succeeded(emitPtx(*code, *variant, ptx)));
+  // Only newer chips start a kernel before the one in front has ended.
+  EXPECT_EQ(ptx.find("griddepcontrol") != std::string::npos,
+            variant->computeCapability >= 90);
   for (KernelOp kernel : scheduled->getOps<KernelOp>()) {
     if (!kernel.getLibraryAttr())
       EXPECT_NE(ptx.find(".entry " + gpuEntryName(kernel.getSymName()) + "("),
@@ -71,14 +75,17 @@ TEST_P(PtxTest, EveryKernelIsAnEntryThatAssemblesWithoutSpills) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, PtxTest,
-                         testing::Values("step-pre-norm", "step-post-norm",
-                                         "step-odd", "step-gelu"),
-                         [](const auto &info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Fixtures, PtxTest,
+    testing::Combine(testing::Values("step-pre-norm", "step-post-norm",
+                                     "step-odd", "step-gelu"),
+                     testing::Values("cuda:sm_80", "cuda:sm_90")),
+    [](const auto &info) {
+      std::string name = std::get<0>(info.param);
+      name += "_" + std::string(std::get<1>(info.param) + 5);
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 TEST(CudaVariant, AnUnknownChipIsRefusedWithTheKnownOnes) {
   std::string error;
