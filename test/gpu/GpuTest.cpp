@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 
 using namespace foresight;
 using namespace foresight::test;
@@ -27,19 +28,26 @@ bool isSparseBundle(const fs::path &path) {
   return bundle.ok() && !bundle->manifest().selections.empty();
 }
 
-/// Those with a file of expectations, or those that are sparse.
-std::vector<fs::path> bundles(bool isSparse = false) {
+/// Dense ones with a file of expectations, those that are sparse, or dense ones
+/// of synthetic weights.
+enum class Kind { Expected, Sparse, Synthetic };
+
+Kind kindOf(const fs::path &path) {
+  if (isSparseBundle(path))
+    return Kind::Sparse;
+  return fs::exists(fs::path(path).replace_extension("safetensors"))
+             ? Kind::Expected
+             : Kind::Synthetic;
+}
+
+std::vector<fs::path> bundles(Kind kind) {
   std::vector<fs::path> found;
   const char *folder = std::getenv("FORESIGHT_GPU_BUNDLES");
   std::error_code error;
   if (folder)
     for (const fs::directory_entry &entry :
          fs::directory_iterator(folder, error))
-      if (entry.path().extension() == ".fsb" &&
-          (isSparse
-               ? isSparseBundle(entry.path())
-               : fs::exists(
-                     fs::path(entry.path()).replace_extension("safetensors"))))
+      if (entry.path().extension() == ".fsb" && kindOf(entry.path()) == kind)
         found.push_back(entry.path());
   std::sort(found.begin(), found.end());
   return found;
@@ -198,6 +206,75 @@ TEST_P(SparseGpu, CountsFitTheActivations) {
   EXPECT_TRUE(isSeen);
 }
 
+class SyntheticGpu : public testing::TestWithParam<fs::path> {
+protected:
+  Model model{GetParam()};
+  static constexpr size_t kLengths[] = {1, 2, 127, 129, 1000, 2047};
+
+  /// Ids that follow no pattern.
+  std::vector<int32_t> randomIds(size_t count) {
+    std::vector<int32_t> ids;
+    uint64_t state = 1;
+    for (size_t i = 0; i < count; ++i) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      ids.push_back(static_cast<int32_t>(
+          (state >> 33) %
+          static_cast<uint64_t>(model.manifest().model.vocabSize)));
+    }
+    return ids;
+  }
+
+  /// The largest difference, over the largest logit of `expected`.
+  static double difference(std::span<const float> row,
+                           const std::vector<float> &expected) {
+    double worst = 0, largest = 0;
+    for (size_t i = 0; i < row.size(); ++i) {
+      worst = std::max(worst, std::fabs(double(row[i]) - double(expected[i])));
+      largest = std::max(largest, std::fabs(double(expected[i])));
+    }
+    return worst / largest;
+  }
+};
+
+/// A prompt leaves what decoding its tokens one by one leaves: for lengths that
+/// fill no tile or chunk, up to the longest one.
+TEST_P(SyntheticGpu, PromptsOfAnyLengthDoWhatDecodingDoes) {
+  Session &session = model.session();
+  std::vector<int32_t> ids = randomIds(2048);
+  ids.resize(std::min<size_t>(ids.size(), session.capacity()));
+  std::map<size_t, std::vector<float>> expected;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    std::span<const float> row = model.decode(ids[i]);
+    for (size_t length : kLengths)
+      if (i + 1 == length || i == length)
+        expected[i] = {row.begin(), row.end()};
+  }
+  // x is rounded for the library's products, queries and weights of attention
+  // are for the tensor cores.
+  const std::string dtype = model.manifest().model.dtype;
+  const double tolerance = dtype == "f32"    ? 1e-4
+                           : dtype == "bf16" ? 8e-2
+                                             : 1e-2;
+  for (size_t length : kLengths) {
+    if (length >= ids.size())
+      continue;
+    SCOPED_TRACE(length);
+    std::vector<float> rows[2];
+    for (std::vector<float> &row : rows) {
+      ASSERT_TRUE(session.reset().ok());
+      std::span<const float> last = model.prompt(std::span(ids).first(length));
+      row.assign(last.begin(), last.end());
+    }
+    EXPECT_EQ(rows[0], rows[1]) << "the same prompt, other bits";
+    double ofPrompt = difference(rows[0], expected[length - 1]);
+    double ofNext = difference(model.decode(ids[length]), expected[length]);
+    std::printf("%zu tokens: prompt %.2g, next token %.2g\n", length, ofPrompt,
+                ofNext);
+    EXPECT_LE(ofPrompt, tolerance);
+    EXPECT_LE(ofNext, tolerance);
+  }
+}
+
 std::string nameOf(const testing::TestParamInfo<fs::path> &info) {
   std::string name = info.param.stem().string();
   for (char &c : name)
@@ -205,11 +282,16 @@ std::string nameOf(const testing::TestParamInfo<fs::path> &info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Bundles, SparseGpu, testing::ValuesIn(bundles(true)),
-                         nameOf);
+INSTANTIATE_TEST_SUITE_P(Bundles, SparseGpu,
+                         testing::ValuesIn(bundles(Kind::Sparse)), nameOf);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SparseGpu);
 
-INSTANTIATE_TEST_SUITE_P(Bundles, Gpu, testing::ValuesIn(bundles()), nameOf);
+INSTANTIATE_TEST_SUITE_P(Bundles, SyntheticGpu,
+                         testing::ValuesIn(bundles(Kind::Synthetic)), nameOf);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SyntheticGpu);
+
+INSTANTIATE_TEST_SUITE_P(Bundles, Gpu,
+                         testing::ValuesIn(bundles(Kind::Expected)), nameOf);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Gpu);
 
 } // namespace

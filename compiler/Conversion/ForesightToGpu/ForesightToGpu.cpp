@@ -97,6 +97,9 @@ void emitEntry(OpBuilder &b, const GpuPlan &plan) {
   case GpuBody::Attention:
     emitGpuAttention(frame);
     break;
+  case GpuBody::PromptAttention:
+    emitPromptAttention(frame);
+    break;
   }
   LLVM::ReturnOp::create(b, loc, ValueRange());
 }

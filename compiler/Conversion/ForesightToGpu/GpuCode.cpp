@@ -155,10 +155,10 @@ Value GpuCode::vectorOf(ArrayRef<Value> elements) {
       b, loc, vec(elements.size(), elements[0].getType()), elements);
 }
 
-Value GpuCode::exp(Value x) {
-  Value scaled = fmul(x, f32(1.4426950408889634));
-  return LLVM::Exp2Op::create(b, loc, f32Type(), scaled,
-                              LLVM::FastmathFlags::afn);
+Value GpuCode::exp(Value x) { return exp2(fmul(x, f32(1.4426950408889634))); }
+
+Value GpuCode::exp2(Value x) {
+  return LLVM::Exp2Op::create(b, loc, f32Type(), x, LLVM::FastmathFlags::afn);
 }
 
 Value GpuCode::lessThan(Value a, Value c) {

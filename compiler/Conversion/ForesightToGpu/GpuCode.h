@@ -53,6 +53,7 @@ public:
   void storeNarrow(mlir::Type element, Value value, Value pointer);
   Value vectorOf(llvm::ArrayRef<Value> elements);
   Value exp(Value x);
+  Value exp2(Value x);
   Value lessThan(Value a, Value c);
   Value isEqual(Value a, int64_t c);
   Value div(Value a, int64_t c); ///< of a value that is not negative

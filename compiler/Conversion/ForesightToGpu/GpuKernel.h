@@ -13,12 +13,13 @@ namespace foresight {
 
 /// What walks the data.
 enum class GpuBody {
-  Rows,          ///< a block is a token: elementwise ops, LayerNorm, appends
-  RowProduct,    ///< a warp is some weight rows (T = 1)
-  SparseProduct, ///< a warp scores neurons, a block multiplies those kept
-  ColumnProduct, ///< a block is 32 columns of every weight row (T = 1)
-  SkipColumns,   ///< the same of the rows whose input is not zero
-  Attention,     ///< a block is a head of a token
+  Rows,            ///< a block is a token: elementwise ops, LayerNorm, appends
+  RowProduct,      ///< a warp is some weight rows (T = 1)
+  SparseProduct,   ///< a warp scores neurons, a block multiplies those kept
+  ColumnProduct,   ///< a block is 32 columns of every weight row (T = 1)
+  SkipColumns,     ///< the same of the rows whose input is not zero
+  Attention,       ///< a block is a head of a token
+  PromptAttention, ///< a block is a head of kPromptQueries tokens
 };
 
 /// A dense and a sparse product of one kind compute the same bits: they have
@@ -26,6 +27,8 @@ enum class GpuBody {
 constexpr int64_t kRowProductThreads = 256, kColumnProductThreads = 512;
 /// Shared memory that reductions over a block use.
 constexpr int64_t kReduceBytes = 128;
+/// Queries of a block of PromptAttention, 16 a warp.
+constexpr int64_t kPromptQueries = 64;
 
 /// One `linear` and the units (weight rows of a warp) that are its.
 struct GpuProduct {
@@ -119,6 +122,11 @@ void emitSparseProduct(GpuFrame &frame);
 void emitColumnProduct(GpuFrame &frame);
 void emitSkipColumns(GpuFrame &frame);
 void emitGpuAttention(GpuFrame &frame);
+/// Whether the attention of a prompt multiplies by tensor cores, and the shared
+/// memory that its keys and values take. GpuPromptAttention.cpp.
+bool usesTensorCores(AttentionOp op);
+int64_t promptAttentionBytes(KvCacheType cache);
+void emitPromptAttention(GpuFrame &frame);
 
 /// Columns of `tensor<TxNxf32>`, bytes of a weight row with its padding.
 int64_t gpuColumns(mlir::Value row);

@@ -101,7 +101,8 @@ LogicalResult Planner::sortOps() {
     plan.body = plan.column.getSkipZeros() ? GpuBody::SkipColumns
                                            : GpuBody::ColumnProduct;
   else if (plan.attention)
-    plan.body = GpuBody::Attention;
+    plan.body = usesTensorCores(plan.attention) ? GpuBody::PromptAttention
+                                                : GpuBody::Attention;
   return success();
 }
 
@@ -222,8 +223,14 @@ LogicalResult Planner::planAttention() {
   if (padded / elementsOf16(cache.getElementType()) > kWarp)
     return op.emitError() << "has heads of " << cache.getHeadDim()
                           << " elements: more than a warp holds";
-  plan.launch.threads = 256;
   plan.launch.blocks = cache.getHeads();
+  if (plan.body == GpuBody::PromptAttention) {
+    plan.launch.threads = kPromptQueries / 16 * kWarp;
+    plan.launch.tokensPerBlock = kPromptQueries;
+    plan.launch.sharedBytes = promptAttentionBytes(cache);
+    return success();
+  }
+  plan.launch.threads = 256;
   plan.launch.tokensPerBlock = isOneRow(op.getQuery()) ? 0 : 1;
   plan.rowAt = kReduceBytes;
   int64_t warps = plan.launch.threads / kWarp;
@@ -288,6 +295,7 @@ FailureOr<GpuPlan> Planner::run() {
     planned = planColumnProduct();
     break;
   case GpuBody::Attention:
+  case GpuBody::PromptAttention:
     planned = planAttention();
     break;
   }

@@ -82,14 +82,15 @@ Value foresight::sumLanesOf(GpuCode &c, Value x, int64_t lanes) {
   return c.sumOver(x, 1, lanes);
 }
 
-void foresight::copyAsync(GpuCode &c, Value to, Value from, int64_t bytes) {
+void foresight::copyAsync(GpuCode &c, Value to, Value from, int64_t bytes,
+                          Value read) {
   NVVM::CpAsyncOp::create(
       c.b, c.loc, inSpace(c, to, kSharedSpace), inSpace(c, from, kGlobalSpace),
       static_cast<uint32_t>(bytes),
       // Whole vectors need not stay in the first-level cache.
       bytes == 16 ? NVVM::LoadCacheModifierKind::CG
                   : NVVM::LoadCacheModifierKind::CA,
-      Value());
+      read);
 }
 
 void foresight::endGroup(GpuCode &c) {

@@ -27,7 +27,9 @@ mlir::Value sumLanesOf(GpuCode &c, mlir::Value x, int64_t lanes);
 
 /// Copies 4 or 16 bytes from weights to shared memory, without registers; a
 /// group of copies is waited for with all but the `newer` last groups.
-void copyAsync(GpuCode &c, mlir::Value to, mlir::Value from, int64_t bytes);
+/// Where `read` is given, only so many bytes are read, zeros follow.
+void copyAsync(GpuCode &c, mlir::Value to, mlir::Value from, int64_t bytes,
+               mlir::Value read = {});
 void endGroup(GpuCode &c);
 void waitForGroups(GpuCode &c, int64_t newer);
 void prefetchLine(GpuCode &c, mlir::Value pointer);
