@@ -22,6 +22,11 @@ int64_t foresight::padRow(int64_t columns) {
          FORESIGHT_ROW_PAD;
 }
 
+int64_t foresight::prefetchDistance(int64_t groupBytes) {
+  constexpr int64_t kAhead = 16 << 10;
+  return (kAhead + groupBytes - 1) / groupBytes * groupBytes;
+}
+
 static Type sameShape(Type like, Type element) {
   if (auto vector = dyn_cast<VectorType>(like))
     return vector.clone(element);
@@ -189,9 +194,10 @@ void CodeBuilder::storeNarrowed(Type element, Value value, Value pointer) {
 }
 
 void CodeBuilder::prefetch(Value pointer) {
-  // For reading (0), into every level (3), data (1).
+  // For reading (0), into the second level (2), data (1): so far ahead, the
+  // first would lose lines again where rows are a power of two apart.
   LLVM::Prefetch::create(b, loc, pointer, b.getI32IntegerAttr(0),
-                         b.getI32IntegerAttr(3), b.getI32IntegerAttr(1));
+                         b.getI32IntegerAttr(2), b.getI32IntegerAttr(1));
 }
 
 void CodeBuilder::zeroFill(Value pointer, int64_t bytes) {

@@ -297,6 +297,16 @@ Value foresight::emitScores(Frame &frame, const SparseOps &ops, Value first) {
   // 16-bit lanes of a register.
   int64_t width = 2 * c.lanes;
   int64_t halves = 32 / width;
+  int64_t ahead = prefetchDistance(kGroup * rowBytes);
+
+  // The test reads these when the unit is scored: ask for them now.
+  lowbit::Record record = lowbit::record(neurons, copy.getColumns(), bits);
+  for (auto [at, bytes] : {std::pair(record.scale, 4),
+                           {record.bias, 4},
+                           {record.error, 2},
+                           {record.norm, 2}})
+    for (int64_t b = 0; b < bytes * kNeuronsPerUnit; b += 64)
+      c.prefetch(c.at(c.at(codes, c.mul(first, bytes)), at + b));
 
   c.loop(c.i64(0), c.i64(kNeuronsPerUnit), kGroup, [&](Value i) {
     Values rows;
@@ -311,9 +321,8 @@ Value foresight::emitScores(Frame &frame, const SparseOps &ops, Value first) {
           Value offset = c.mul(block, 16 * bits);
           Value xs = c.at(activations, c.mul(block, 2 * lowbit::kBlock));
           for (Value row : rows) {
-            // The same place in the next group of rows.
             for (int64_t b = 0; b < 16 * bits; b += 64)
-              c.prefetch(c.at(c.at(row, offset), kGroup * rowBytes + b));
+              c.prefetch(c.at(c.at(row, offset), ahead + b));
           }
           for (int64_t v = 0; v < halves; ++v) {
             SmallVector<CodeBlock> planes;
@@ -334,7 +343,6 @@ Value foresight::emitScores(Frame &frame, const SparseOps &ops, Value first) {
   });
 
   // The test, a register of neurons at a time.
-  lowbit::Record record = lowbit::record(neurons, copy.getColumns(), bits);
   Value header = frame.scratchAt(ops.header);
   auto word = [&](Type type, int64_t offset) {
     return c.splat(c.load(type, c.at(header, offset)), c.lanes);

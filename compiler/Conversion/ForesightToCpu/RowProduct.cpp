@@ -47,18 +47,19 @@ struct Matrix {
 Value emitDot4(CodeBuilder &c, const Matrix &m, ArrayRef<Value> rows, Value x,
                int64_t ahead) {
   constexpr int64_t kWays = 2;
+  // A longer step spills: eight sums and what is in flight fill 16 registers.
+  const int64_t step = kWays * c.lanes;
   int64_t bytes = elementBytes(m.element);
   Values sums(kGroup * kWays, c.constant(c.vec(c.lanes), 0));
   sums = c.loop(
-      c.i64(0), c.i64(m.columns), FORESIGHT_ROW_PAD, sums,
-      [&](Value k, ValueRange carried) {
+      c.i64(0), c.i64(m.columns), step, sums, [&](Value k, ValueRange carried) {
         Values next(carried.begin(), carried.end());
         Value offset = c.mul(k, bytes);
         if (ahead)
           for (Value row : rows)
-            for (int64_t b = 0; b < FORESIGHT_ROW_PAD * bytes; b += kCacheLine)
+            for (int64_t b = 0; b < step * bytes; b += kCacheLine)
               c.prefetch(c.at(c.at(row, offset), ahead + b));
-        for (int64_t j = 0; j < FORESIGHT_ROW_PAD; j += c.lanes) {
+        for (int64_t j = 0; j < step; j += c.lanes) {
           Value xs = c.load(c.vec(c.lanes), c.at(c.at(x, c.mul(k, 4)), 4 * j));
           for (int64_t r = 0; r < kGroup; ++r) {
             Value w = c.loadWidened(m.element, c.lanes,
@@ -111,8 +112,7 @@ void emitDense(Frame &frame, const ProductRange &range, Value begin,
     Values rows;
     for (int64_t r = 0; r < kGroup; ++r)
       rows.push_back(m.row(c, c.min(c.add(i, r), c.i64(m.rows - 1))));
-    // The same place in the next group: lines arrive in the order of use.
-    Value sums = emitDot4(c, m, rows, x, kGroup * m.rowBytes);
+    Value sums = emitDot4(c, m, rows, x, prefetchDistance(kGroup * m.rowBytes));
     emitStores(frame, op, sums, i);
   });
   Value hasWork = lessThan(c, first, last);
