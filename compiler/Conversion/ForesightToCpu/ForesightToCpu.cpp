@@ -230,6 +230,8 @@ struct AnnotateKernelsPass
           facts.push_back(b.getNamedAttr("per_token", b.getUnitAttr()));
         if (info->hasPrepare)
           facts.push_back(b.getNamedAttr("prepare", b.getUnitAttr()));
+        if (info->sharedBytes)
+          facts.push_back(number("shared_bytes", info->sharedBytes));
         if (info->hasCounts)
           facts.push_back(number("count_bytes", info->countBytes));
       }

@@ -22,6 +22,10 @@ namespace {
 /// end (64 KB lost a fifth of the bandwidth), short enough that workers end
 /// together.
 constexpr int64_t kClaimBytes = 256 << 10;
+/// A column product has at most so many units, of at least so many rows: adding
+/// up their sums is done by one worker.
+constexpr int64_t kMostSegments = 16;
+constexpr int64_t kLeastSegment = 64;
 /// Fewest claims of a stage, so that a few workers share it evenly.
 constexpr int64_t kClaims = 12;
 
@@ -277,25 +281,22 @@ LogicalResult Planner::planColumn() {
   if (op.getRows())
     return op.emitError() << "takes an index set, which is not known outside "
                              "the kernel that selects: use skip_zeros";
-  // Eight blocks share evenly over few workers; a block below 128 bytes of each
-  // row would waste what the memory fetches, one above 1 KB gains nothing.
+  int64_t rows = columnsOf(op.getX());
   int64_t columns = padRow(columnsOf(op.getResult()));
-  plan.columnsPerUnit =
-      std::clamp<int64_t>(padRow(ceilDiv(columns, 8)), 64, 512);
-  plan.info.units = ceilDiv(columns, plan.columnsPerUnit);
-  plan.sums = allocate(4 * plan.columnsPerUnit);
+  int64_t segments =
+      std::clamp<int64_t>(rows / kLeastSegment, 1, kMostSegments);
+  plan.rowsPerUnit =
+      ceilDiv(ceilDiv(rows, segments), FORESIGHT_ROW_PAD) * FORESIGHT_ROW_PAD;
+  plan.info.units = ceilDiv(rows, plan.rowsPerUnit);
+  plan.info.sharedBytes = FORESIGHT_ALIGNMENT + 4 * columns * plan.info.units;
   if (op.getSkipZeros()) {
-    int64_t rows = columnsOf(op.getX());
     plan.info.hasPrepare = true;
     plan.info.hasCounts = true;
-    plan.info.countBytes =
-        FORESIGHT_ROW_PAD *
-        elementBytes(
-            cast<RankedTensorType>(op.getWeight().getType()).getElementType());
-    plan.listCount = allocate(8);
+    plan.info.countBytes = weightRowBytes(op.getWeight());
     // One group of rows behind the end is prefetched.
     plan.listRows = allocate(4 * (rows + 2 * kColumnRows));
     plan.listValues = allocate(4 * rows);
+    plan.listStarts = allocate(4 * (plan.info.units + 1));
   }
   return success();
 }
@@ -438,9 +439,13 @@ int64_t KernelPlan::resultArgument(int64_t i) const {
   return op.getBody().getNumArguments() + i;
 }
 
-int64_t KernelPlan::countsArgument() const {
+int64_t KernelPlan::sharedArgument() const {
   KernelOp op = kernel;
   return resultArgument(op.getBody().front().getTerminator()->getNumOperands());
+}
+
+int64_t KernelPlan::countsArgument() const {
+  return sharedArgument() + (info.sharedBytes > 0);
 }
 
 int64_t foresight::columnsOf(Value row) {

@@ -20,7 +20,7 @@ enum class BodyKind {
   Rows,          ///< a unit is a token: op after op on its row
   RowProduct,    ///< a unit is a block of weight rows (T = 1)
   SparseProduct, ///< a unit is a block of neurons: score, select, multiply
-  ColumnProduct, ///< a unit is a block of weight columns (T = 1)
+  ColumnProduct, ///< a unit is a segment of weight rows that are added (T = 1)
   Attention,     ///< a unit is a head of a token
 };
 
@@ -29,7 +29,7 @@ constexpr int64_t kRowsPerUnit = 16;
 /// Neurons of a unit of SparseProduct: one bit mask.
 constexpr int64_t kNeuronsPerUnit = 32;
 /// Weight rows that ColumnProduct adds between loads of its sums.
-constexpr int64_t kColumnRows = 8;
+constexpr int64_t kColumnRows = 4;
 
 /// One `linear` of a RowProduct and the units that are its.
 struct ProductRange {
@@ -65,17 +65,19 @@ struct KernelPlan {
   llvm::SmallVector<ProductRange> products;
   SparseOps sparse;
   ColumnLinearOp column;
-  int64_t columnsPerUnit = 0;
-  /// ColumnProduct: sums of a unit, and with skip_zeros the list of what is not
-  /// zero: a count, rows as i32, values as f32.
-  int64_t sums = 0, listCount = 0, listRows = 0, listValues = 0;
+  int64_t rowsPerUnit = 0;
+  /// ColumnProduct with skip_zeros: what is not zero, rows as i32, values as
+  /// f32, and where each unit's part of the list starts.
+  int64_t listRows = 0, listValues = 0, listStarts = 0;
 
   AttentionOp attention;
   KvAppendOp append;
   int64_t query = 0, scores = 0;
 
-  /// Index in `args` of the kernel's result `i`, and of its counters.
+  /// Index in `args` of the kernel's result `i`, of the memory that its workers
+  /// share, and of its counters.
   int64_t resultArgument(int64_t i) const;
+  int64_t sharedArgument() const;
   int64_t countsArgument() const;
 };
 

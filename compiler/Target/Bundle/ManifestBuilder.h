@@ -35,6 +35,8 @@ private:
                                OrderedJson &stages);
   mlir::LogicalResult gemm(LaunchOp launch, KernelOp kernel,
                            OrderedJson &stage);
+  /// The buffer that the workers of a kernel's launches share.
+  int64_t sharedBuffer(mlir::StringRef kernel, int64_t bytes);
   int64_t addCounters(mlir::StringRef entry, mlir::StringRef stage,
                       int64_t units);
   mlir::FailureOr<Argument> argument(LaunchOp launch, mlir::Value value);
@@ -61,7 +63,7 @@ private:
   OrderedJson entries = OrderedJson::object();
   OrderedJson selections = OrderedJson::array();
   int64_t arenaBytes = 0;
-  llvm::StringMap<int64_t> weightIndex, bufferIndex, kernelIndex;
+  llvm::StringMap<int64_t> weightIndex, bufferIndex, kernelIndex, sharedIndex;
   /// Place of each launch in its entry's list of stages.
   llvm::DenseMap<mlir::Operation *, int64_t> stageIndex;
 };

@@ -77,6 +77,22 @@ int64_t ManifestBuilder::addCounters(StringRef entry, StringRef stage,
   return buffers.size() - 1;
 }
 
+int64_t ManifestBuilder::sharedBuffer(StringRef kernel, int64_t bytes) {
+  // Launches of one kernel are ordered by their data: they take turns.
+  auto [place, isNew] = sharedIndex.try_emplace(kernel, buffers.size());
+  if (isNew) {
+    OrderedJson buffer = OrderedJson::object();
+    buffer["name"] = (kernel + ".shared").str();
+    buffer["kind"] = "output";
+    buffer["element"] = "f32";
+    buffer["columns"] = bytes / 4;
+    buffer["row_bytes"] = padRow(bytes / 4) * 4;
+    buffer["rows"] = 1;
+    buffers.push_back(std::move(buffer));
+  }
+  return place->second;
+}
+
 LogicalResult ManifestBuilder::addStage(LaunchOp launch, StringRef entryName,
                                         OrderedJson &stages) {
   KernelOp kernel = kernelOf(launch);
@@ -111,6 +127,9 @@ LogicalResult ManifestBuilder::addStage(LaunchOp launch, StringRef entryName,
     return kernel.emitError()
            << "@" << kernel.getSymName() << " was not lowered";
   const KernelInfo &info = found->second;
+  if (info.sharedBytes > 0)
+    stage["args"].push_back(toJson(
+        Argument{false, sharedBuffer(kernel.getSymName(), info.sharedBytes)}));
   stage["units"] = info.units;
   stage["per_token"] = info.perToken;
   stage["grain"] = info.grain;

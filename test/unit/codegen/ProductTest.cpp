@@ -182,6 +182,8 @@ TEST_P(ProductTest, ColumnsGiveEqualBitsDenseAndListed) {
          r = randomValues(3, d);
   Memory wm = makeMatrix(element, f, d, w), bm = makeVector(b),
          rm = makeRows(1, d, r);
+  // Zero at first, then as the last call left it.
+  Memory shared(kernels->info("skip").sharedBytes);
   for (double density : {0.0, 0.07, 0.5, 1.0}) {
     Floats h = randomValues(4, f), coin = randomValues(5, f);
     int64_t active = 0;
@@ -199,7 +201,8 @@ TEST_P(ProductTest, ColumnsGiveEqualBitsDenseAndListed) {
     Memory hm = makeRows(1, f, h), dense = makeDirtyRows(1, d),
            counts(4 * kernels->unitsOf("skip", 1));
     kernels->run("dense",
-                 {hm.data(), wm.data(), bm.data(), rm.data(), dense.data()},
+                 {hm.data(), wm.data(), bm.data(), rm.data(), dense.data(),
+                  shared.data()},
                  {1, 0}, 1);
     expectNear(expected, dense.as<float>(), 1e-4, "dense");
     expectZeroPadding(dense.as<float>(), d);
@@ -207,7 +210,7 @@ TEST_P(ProductTest, ColumnsGiveEqualBitsDenseAndListed) {
       Memory listed = makeDirtyRows(1, d);
       kernels->run("skip",
                    {hm.data(), wm.data(), bm.data(), rm.data(), listed.data(),
-                    counts.data()},
+                    shared.data(), counts.data()},
                    {1, 0}, cut);
       EXPECT_EQ(0, std::memcmp(dense.data(), listed.data(), 4 * padded(d)))
           << "density " << density;

@@ -71,7 +71,8 @@ def Foresight_ColumnLinearOp : Foresight_Op<"column_linear", [Pure, AttrSizedOpe
   let description = [{
     `result[t, c] = bias[c] + sum_i x[t, i] * weight[i, c]`. `weight` is `[in, out]`: all that input `i` contributes is one
     contiguous row, so an input that is not there costs nothing to leave out. fc2 is stored this way, neuron-major.
-    The sum runs over ascending `i` in f32, one fused multiply-add a term, starting from zero; the bias comes last.
+    Sums are in f32, one fused multiply-add a term, in an order that the shapes alone decide: ascending `i` in each of some
+    equal segments of the rows, then the segments; the bias comes last.
 
     With `rows(%set)` only members of the set are added. With `skip_zeros` a term whose `x[t, i]` is zero is not read; the
     result is the same for finite weights, bit for bit.

@@ -27,6 +27,10 @@ struct KernelInfo {
   int64_t grain = 1;
   /// Memory of a worker's own, kept from `prepare` to `body`.
   int64_t scratchBytes = 0;
+  /// Memory that the workers of a launch share, zero when it is allocated and
+  /// kept from call to call. Launches that cannot run at once may have the
+  /// same. 0: the kernel takes no such argument.
+  int64_t sharedBytes = 0;
   bool hasPrepare = false;
   /// Whether the kernel's last argument is an int32 counter a unit: how many
   /// `countBytes` of weights that unit read beyond `weightBytes`.

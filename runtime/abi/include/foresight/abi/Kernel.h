@@ -6,11 +6,11 @@
 |*   1. each worker that takes part calls `prepare` once, with scratch memory of
 |*      its own: what every worker needs and is cheaper to compute again than to
 |*      wait for (LayerNorm of one row, quantising it, listing what is not
-zero);
+|*      zero);
 |*   2. workers claim ranges of units with an atomic counter and call `body` on
 |*      them until none is left.
 |*
-|* A unit (a block of weight rows, a head, a block of columns) is computed the
+|* A unit (a block of weight rows, a head, a segment of a sum) is computed the
 |* same way whoever claims it and however units are cut into ranges: results do
 |* not depend on the number of workers or on their timing.
 |*
@@ -40,9 +40,11 @@ typedef struct foresight_step {
 } foresight_step;
 
 /** `args`: one pointer an argument of the kernel, then one a result, then (if
- * the stage counts) one to int32 counters, one a unit. `scratch`: the stage's
- *  scratch_bytes, 64-byte aligned, the caller's own, kept from prepare to body.
- */
+ *  the kernel needs it) one to memory that the workers share, zero when it is
+ *  allocated and kept from call to call, then (if the stage counts) one to
+ * int32 counters, one a unit. Each call must run every unit once. `scratch`:
+ * the stage's scratch_bytes, 64-byte aligned, the caller's own, kept from
+ * prepare to body. */
 typedef void (*foresight_prepare_fn)(void *const *args,
                                      const foresight_step *step, void *scratch);
 typedef void (*foresight_body_fn)(void *const *args, const foresight_step *step,
