@@ -1,0 +1,79 @@
+// DEFINE: %{variant} = x86-64-v3
+// DEFINE: %{assemble} = foresight-opt %s --foresight-to-cpu=variant=%{variant} | mlir-translate --mlir-to-llvmir \
+// DEFINE:   | opt -O3 -mcpu=%{variant} -disable-loop-unrolling -vectorize-loops=false -vectorize-slp=false \
+// DEFINE:   | llc -O3 -mcpu=%{variant} -relocation-model=pic
+// RUN: %{assemble} > %t.v3.s
+// RUN: FileCheck %s --check-prefixes=ALL,V3 < %t.v3.s
+// RUN: FileCheck %s --check-prefix=FREE < %t.v3.s
+// REDEFINE: %{variant} = x86-64-v4
+// RUN: %{assemble} > %t.v4.s
+// RUN: FileCheck %s --check-prefixes=ALL,V4 < %t.v4.s
+// RUN: FileCheck %s --check-prefix=FREE < %t.v4.s
+
+// The shared object has nothing to call.
+// FREE-NOT: call
+// FREE-NOT: @PLT
+
+// Four rows share a load of x; weights are converted as they are loaded; all sums
+// stay in registers.
+// ALL-LABEL: rows.body:
+// ALL-NOT: {{(32|64)}}-byte Spill
+// ALL: prefetcht1
+// ALL-NOT: {{(32|64)}}-byte Spill
+// V3: vcvtph2ps {{.*}}, %ymm
+// V3: vfmadd{{.*}}%ymm
+// V4: vcvtph2ps {{.*}}, %zmm
+// V4: vfmadd{{.*}}%zmm
+// ALL-NOT: {{(32|64)}}-byte Spill
+foresight.kernel @rows(%x: tensor<1x512xf32>, %w: tensor<2048x512xf16>) {
+  %0 = foresight.linear %x, %w : tensor<1x512xf32>, tensor<2048x512xf16> -> tensor<1x2048xf32>
+  foresight.yield %0 : tensor<1x2048xf32>
+}
+
+// bf16 is widened by a shift.
+// ALL-LABEL: bfloat.body:
+// V3: vpmovzxwd {{.*}}, %ymm
+// V3: vpslld $16, %ymm
+// V4: vpmovzxwd {{.*}}, %zmm
+// V4: vpslld $16, %zmm
+foresight.kernel @bfloat(%x: tensor<1x512xf32>, %w: tensor<2048x512xbf16>) {
+  %0 = foresight.linear %x, %w : tensor<1x512xf32>, tensor<2048x512xbf16> -> tensor<1x2048xf32>
+  foresight.yield %0 : tensor<1x2048xf32>
+}
+
+// A row's terms are broadcast; sums are fused with a load each. The count of
+// finished units is one atomic.
+// ALL-LABEL: columns.body:
+// V3: vbroadcastss {{.*}}, %ymm
+// V3: vcvtph2ps {{.*}}, %ymm
+// V3: vfmadd{{.*}}%ymm
+// V4: vbroadcastss {{.*}}, %zmm
+// V4: vfmadd{{.*}}%zmm
+// ALL-NOT: {{(32|64)}}-byte Spill
+// ALL: lock
+foresight.kernel @columns(%x: tensor<1x2048xf32>, %w: tensor<2048x512xf16>) {
+  %0 = foresight.column_linear %x, %w : tensor<1x2048xf32>, tensor<2048x512xf16> -> tensor<1x512xf32>
+  foresight.yield %0 : tensor<1x512xf32>
+}
+
+// Codes are cut out by shifts and masks and multiplied in pairs; set bits of the
+// test's mask are the neurons kept.
+// ALL-LABEL: sparse.prepare:
+// V3: vroundps
+// V4: vrndscaleps
+// ALL-LABEL: sparse.body:
+// V3: vpand
+// V3: vpmaddwd {{.*}}, %ymm
+// V4: vpand{{[dq]}}
+// V4: vpmaddwd {{.*}}, %zmm
+// ALL: popcnt
+// ALL: tzcnt
+// ALL: vcvtph2ps
+foresight.kernel @sparse(%x: tensor<1x512xf32>, %w: tensor<2048x512xf16>, %copy: !foresight.low_bit<2048 x 512, 4>) {
+  %s, %t = foresight.predict %x, %copy : tensor<1x512xf32>, !foresight.low_bit<2048 x 512, 4> -> tensor<1x2048xf32>
+  %set = foresight.select_certified %s, %x, %copy kappa = 1.0 after(%t)
+      : tensor<1x2048xf32>, tensor<1x512xf32>, !foresight.low_bit<2048 x 512, 4> -> !foresight.index_set<2048 of 2048>
+  %h = foresight.gather_linear %x, %w rows(%set) {activation = #foresight.activation<relu>}
+      : tensor<1x512xf32>, tensor<2048x512xf16>, !foresight.index_set<2048 of 2048> -> tensor<1x2048xf32>
+  foresight.yield %h : tensor<1x2048xf32>
+}
