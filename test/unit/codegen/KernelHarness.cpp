@@ -11,15 +11,22 @@
 #include <bit>
 #include <cstring>
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 using namespace mlir;
 using namespace foresight;
 using namespace foresight::testing;
 
-Memory::Memory(int64_t bytes)
-    : memory(std::aligned_alloc(64, (bytes + 127) / 64 * 64)), bytes(bytes) {
-  std::memset(data(), 0, (bytes + 127) / 64 * 64);
+Memory::Memory(int64_t bytes) : bytes(bytes) {
+  // Large ones in huge pages, as the runtime holds weights.
+  constexpr int64_t kHuge = 2 << 20;
+  const int64_t align = bytes >= kHuge ? kHuge : FORESIGHT_ALIGNMENT;
+  const int64_t size = (bytes + align) / align * align;
+  memory.reset(std::aligned_alloc(align, size));
+  if (align == kHuge)
+    madvise(data(), size, MADV_HUGEPAGE);
+  std::memset(data(), 0, size);
 }
 
 std::string testing::nameOf(Element element) {
