@@ -89,7 +89,10 @@ LogicalResult Recogniser::prepare() {
     return failure();
   inputs = *classified;
   merged = llvm::is_contained(inputs.roles, Role::Flag);
-  worlds = makeWorlds(graph, inputs);
+  FailureOr<std::vector<World>> made = makeWorlds(graph, inputs);
+  if (mlir::failed(made))
+    return failure();
+  worlds = std::move(*made);
 
   graph.walk([&](Operation *op) {
     for (Value operand : op->getOperands())
@@ -98,13 +101,6 @@ LogicalResult Recogniser::prepare() {
   Block &block = graph.getBody().front();
   for (BlockArgument arg : block.getArguments()) {
     unsigned index = arg.getArgNumber();
-    auto type = dyn_cast<RankedTensorType>(arg.getType());
-    if (inputs.roles[index] == Role::Past &&
-        (type.isDynamicDim(1) || type.isDynamicDim(3)))
-      return emitError(graph.getLoc())
-             << "input " << graph.getInputs()[index]
-             << " must have a fixed number of heads and head size, found "
-             << type;
     State state;
     std::vector<Tensor> perWorld;
     for (const World &world : worlds)

@@ -71,8 +71,12 @@ FailureOr<Inputs> raising::classifyInputs(onnx::GraphOp graph, bool usePast) {
   return result;
 }
 
-std::vector<World> raising::makeWorlds(onnx::GraphOp graph,
-                                       const Inputs &inputs) {
+/// The most sequences or tokens that a graph may fix; every world has as many.
+static constexpr int64_t kLargestSize = 128;
+
+FailureOr<std::vector<World>> raising::makeWorlds(onnx::GraphOp graph,
+                                                  const Inputs &inputs) {
+  bool ok = true;
   // Sizes that are fixed; -1 if free.
   int64_t batch = -1, tokens = -1, past = -1;
   Block &block = graph.getBody().front();
@@ -81,6 +85,13 @@ std::vector<World> raising::makeWorlds(onnx::GraphOp graph,
     auto fixed = [&](unsigned i, int64_t &size) {
       if (!type.isDynamicDim(i))
         size = type.getDimSize(i);
+      if (size > kLargestSize || (size == 0 && role == Role::Ids)) {
+        emitError(graph.getLoc())
+            << "input " << graph.getInputs()[arg.getArgNumber()] << " of type "
+            << type << " has a fixed size of " << size
+            << "; export the model with dynamic axes for batch and tokens";
+        ok = false;
+      }
     };
     if (role == Role::Ids) {
       fixed(0, batch);
@@ -88,7 +99,18 @@ std::vector<World> raising::makeWorlds(onnx::GraphOp graph,
     } else if (role == Role::Past && inputs.hasPast) {
       fixed(2, past);
     }
+    if (role != Role::Past)
+      continue;
+    int64_t heads = type.getDimSize(1), size = type.getDimSize(3);
+    if (heads < 1 || size < 1 || heads > (1 << 20) / size) {
+      emitError(graph.getLoc())
+          << "input " << graph.getInputs()[arg.getArgNumber()]
+          << " must have a fixed number of heads and head size, found " << type;
+      ok = false;
+    }
   }
+  if (!ok)
+    return failure();
   std::vector<World> worlds;
   auto add = [&](World world) {
     if (batch >= 0)

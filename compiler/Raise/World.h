@@ -50,7 +50,9 @@ struct Inputs {
 mlir::FailureOr<Inputs> classifyInputs(onnx::GraphOp graph, bool usePast);
 
 /// Worlds that fit the sizes that the graph's inputs fix.
-std::vector<World> makeWorlds(onnx::GraphOp graph, const Inputs &inputs);
+/// Reports sizes that are zero, or too large to run.
+mlir::FailureOr<std::vector<World>> makeWorlds(onnx::GraphOp graph,
+                                               const Inputs &inputs);
 
 /// A source of normal numbers that is the same on every machine.
 class Random {

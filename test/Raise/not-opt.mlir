@@ -63,6 +63,25 @@ onnx.graph @shapes opset 17 inputs ["input_ids"] {
 
 // -----
 
+// Sizes that are fixed are run as they are, so they must be small.
+
+// expected-error @below {{input "input_ids" of type 'tensor<0x2048xi64>' has a fixed size of 0; export the model with dynamic axes}}
+// expected-error @below {{has a fixed size of 2048; export the model with dynamic axes for batch and tokens}}
+onnx.graph @fixed opset 17 inputs ["input_ids"] {
+^bb0(%ids: tensor<0x2048xi64>):
+  onnx.output ["logits"] %ids : tensor<0x2048xi64>
+}
+
+// -----
+
+// expected-error @below {{input "past" must have a fixed number of heads and head size, found 'tensor<?x?x?x16xf32>'}}
+onnx.graph @heads opset 17 inputs ["input_ids", "past"] {
+^bb0(%ids: tensor<?x?xi64>, %past: tensor<?x?x?x16xf32>):
+  onnx.output ["logits"] %ids : tensor<?x?xi64>
+}
+
+// -----
+
 // expected-error @below {{there is no onnx.graph to raise}}
 module {
 }

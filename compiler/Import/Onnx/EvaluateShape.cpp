@@ -100,7 +100,8 @@ Evaluated reshape(const NodeView &n) {
       return evaluationError("a size of " + Twine(size));
     }
     shape.push_back(actual);
-    known *= actual;
+    if (__builtin_mul_overflow(known, actual, &known))
+      return evaluationError("a shape that is too large");
   }
   if (open >= 0)
     shape[open] = known == 0 ? 0 : n[0].count() / known;

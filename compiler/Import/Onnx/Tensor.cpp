@@ -14,7 +14,8 @@ using namespace foresight::onnx;
 int64_t foresight::onnx::countOf(ArrayRef<int64_t> shape) {
   int64_t count = 1;
   for (int64_t size : shape)
-    count *= size;
+    if (__builtin_mul_overflow(count, size, &count))
+      return std::numeric_limits<int64_t>::max();
   return count;
 }
 

@@ -60,6 +60,7 @@ private:
   std::shared_ptr<std::vector<int64_t>> ints_;
 };
 
+/// How many elements a shape has; the largest number if that overflows.
 int64_t countOf(llvm::ArrayRef<int64_t> shape);
 /// "[2, 3]"
 std::string toString(llvm::ArrayRef<int64_t> shape);
