@@ -82,8 +82,7 @@ LogicalResult Recogniser::prepare() {
     if (first.second > 1)
       diagnostic << " (" << first.second << " nodes of this type)";
   }
-  if (failed)
-    return failure();
+  // The walk goes on: what else is wrong is said in the same run.
   FailureOr<Inputs> classified = classifyInputs(graph, options.usePast);
   if (mlir::failed(classified))
     return failure();
@@ -156,6 +155,13 @@ void Recogniser::finishUses(Operation &op) {
 
 void Recogniser::visit(onnx::ConstantOp constant) {
   State &state = states[constant.getResult()];
+  if (failed && llvm::all_of(constant->getUsers(), [](Operation *user) {
+        auto node = dyn_cast<onnx::NodeOp>(user);
+        return node && !onnx::isSupported(node);
+      })) {
+    state.broken = true; // its users have been reported
+    return;
+  }
   auto type = cast<RankedTensorType>(constant.getType());
   int64_t wide =
       llvm::count_if(type.getShape(), [](int64_t s) { return s > 1; });
@@ -192,7 +198,7 @@ void Recogniser::visit(onnx::ConstantOp constant) {
 }
 
 void Recogniser::visit(onnx::NodeOp node) {
-  bool broken = false;
+  bool broken = !onnx::isSupported(node);
   for (Value input : node.getInputs()) {
     auto known = states.find(input);
     broken |= known == states.end() || known->second.broken;

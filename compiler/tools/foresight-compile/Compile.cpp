@@ -33,7 +33,8 @@ static DialectRegistry dialects() {
 }
 
 Compilation::Compilation(const CompileOptions &options, std::string program)
-    : options(options), program(std::move(program)), progress(options.quiet),
+    : options(options), program(std::move(program)),
+      progress(options.quiet || options.check),
       context(dialects(), threadingFor(options)),
       diagnostics(context, options.explain) {
   context.loadAllAvailableDialects();
@@ -55,6 +56,8 @@ Status Compilation::run() {
 }
 
 Status Compilation::runPhases() {
+  if (options.check)
+    return check();
   if (!options.dump.empty()) {
     std::error_code error;
     fs::create_directories(options.dump, error);

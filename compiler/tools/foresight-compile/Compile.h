@@ -6,6 +6,7 @@
 #include "Options.h"
 #include "Progress.h"
 
+#include "foresight/Import/Opt/ModelFacts.h"
 #include "foresight/Pipelines/Pipelines.h"
 #include "foresight/Target/Packing/Packing.h"
 #include "foresight/support/Json.h"
@@ -30,7 +31,14 @@ public:
 private:
   Status runPhases();
 
+  // Check.cpp
+  Status check();
+  void checkGraph(const std::string &path);
+  void checkStep(const ModelFacts &facts);
+
   // Import.cpp
+  enum class InputKind { Missing, Shape, Folder, Onnx, Mlir };
+  InputKind kindOfInput() const;
   Status import();
   Status importOnnxFile(const std::string &path);
   Status importMlir();
@@ -83,6 +91,9 @@ private:
   /// How each layer is made sparse; none in a dense bundle.
   std::optional<Profile> profile;
 };
+
+/// "125.2 M", "1.3 G".
+std::string countText(int64_t count);
 
 } // namespace foresight
 #endif

@@ -44,7 +44,8 @@ void DiagnosticCollector::handle(Diagnostic &diagnostic) {
       errors.push_back("  " + placeOf(note.getLocation()) + note.str());
     return;
   case DiagnosticSeverity::Warning:
-    printWarning(text);
+    if (warned.insert(text).second)
+      printWarning(text);
     return;
   case DiagnosticSeverity::Remark:
     if (explain)

@@ -6,6 +6,7 @@
 
 #include "mlir/IR/Diagnostics.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ private:
   void handle(mlir::Diagnostic &diagnostic);
 
   std::vector<std::string> errors;
+  std::set<std::string> warned; ///< each is said once
   size_t dropped = 0;
   bool explain;
   mlir::ScopedDiagnosticHandler handler;

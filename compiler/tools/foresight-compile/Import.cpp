@@ -33,8 +33,7 @@ static std::string onnxIn(const std::string &folder) {
   return onnx;
 }
 
-/// "125.2 M", "1.3 G".
-static std::string countText(int64_t count) {
+std::string foresight::countText(int64_t count) {
   char text[32];
   if (count < 1000000)
     snprintf(text, sizeof text, "%.1f K", count / 1e3);
@@ -45,11 +44,27 @@ static std::string countText(int64_t count) {
   return text;
 }
 
+Compilation::InputKind Compilation::kindOfInput() const {
+  std::error_code error;
+  if (!options.shape.empty())
+    return InputKind::Shape;
+  if (!fs::exists(options.input, error))
+    return InputKind::Missing;
+  if (fs::is_directory(options.input, error))
+    return onnxIn(options.input).empty() ? InputKind::Folder : InputKind::Onnx;
+  return fs::path(options.input).extension() == ".mlir" ? InputKind::Mlir
+                                                        : InputKind::Onnx;
+}
+
 Status Compilation::import() {
   std::error_code error;
   const std::string &input = options.input;
   ImportOptions importOptions;
-  if (!options.shape.empty()) {
+  switch (kindOfInput()) {
+  case InputKind::Missing:
+    return makeError(ErrorCode::BadInput, input,
+                     ": there is no such file or folder");
+  case InputKind::Shape: {
     progress.phase("import", options.shape + ", synthetic weights: speed only");
     ShapeOptions shape;
     shape.shape = options.shape;
@@ -57,19 +72,23 @@ Status Compilation::import() {
     shape.density = options.density;
     shape.import = importOptions;
     FORESIGHT_TRY(module, importShape(context, shape));
-  } else if (!fs::exists(input, error)) {
-    return makeError(ErrorCode::BadInput, input,
-                     ": there is no such file or folder");
-  } else if (fs::is_directory(input, error) && onnxIn(input).empty()) {
+    break;
+  }
+  case InputKind::Folder: {
     progress.phase("import", input);
     FORESIGHT_TRY(module, importHuggingFace(context, input, importOptions));
-  } else if (fs::path(input).extension() == ".mlir") {
+    break;
+  }
+  case InputKind::Mlir:
     progress.phase("import", input);
     FORESIGHT_CHECK(importMlir());
-  } else {
+    break;
+  case InputKind::Onnx: {
     std::string onnx = fs::is_directory(input, error) ? onnxIn(input) : input;
     progress.phase("import", onnx);
     FORESIGHT_CHECK(importOnnxFile(onnx));
+    break;
+  }
   }
   if (options.emit == Emit::Onnx && module->getOps<onnx::GraphOp>().empty())
     return makeError(ErrorCode::Usage,
@@ -99,6 +118,8 @@ Status Compilation::importOnnxFile(const std::string &path) {
   if (failed(imported))
     return diagnostics.take(ErrorCode::BadInput, path + ": cannot be imported");
   module = std::move(*imported);
+  if (options.check)
+    checkGraph(path);
   FORESIGHT_CHECK(raiseGraph());
   if (options.emit == Emit::Onnx)
     return {};

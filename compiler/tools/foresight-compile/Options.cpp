@@ -17,6 +17,7 @@ using namespace foresight;
 
 std::string foresight::usageText() {
   return R"(usage: foresight-compile MODEL [options] -o FILE
+       foresight-compile --check MODEL
        foresight-compile --shape=NAME --weights=synthetic:SEED [options] -o FILE
 
 MODEL is an ONNX file, a Hugging Face folder (config.json and *.safetensors), or
@@ -41,6 +42,8 @@ an .mlir file of a raised or later phase.
                       bundle: what `foresight` runs (default)
                       exe: one executable of runtime and bundle
   --dump=DIR          also write every phase, and the IR after each pass, to DIR
+  --check             say what the model is, what was recognised, and, where it
+                      cannot be compiled, why and what to change; no output
   --explain           say what was recognised and chosen, and why
   --shape=NAME        opt-125m .. opt-175b, opt-mini, or a config.json, with
   --weights=synthetic:SEED  made-up weights: good for measuring speed only
@@ -132,6 +135,8 @@ public:
 
 private:
   bool *flagOf(const std::string &name) {
+    if (name == "--check")
+      return &options.check;
     if (name == "--explain")
       return &options.explain;
     if (name == "--quiet" || name == "-q")
@@ -199,6 +204,8 @@ private:
       return usage("--margin is for --sparsity=predicted");
     if (!options.profile.empty() && options.sparsity == Sparsity::None)
       return usage("--profile is for --sparsity=exact or predicted");
+    if (options.check && (!options.output.empty() || given.count("--emit")))
+      return usage("--check writes nothing: leave -o and --emit out");
     std::string why;
     if (llvm::StringRef(options.target).starts_with("cuda")) {
       auto variant = cudaVariant(options.target, why);
@@ -211,7 +218,7 @@ private:
         return usage("--target=" + options.target + ": " + why);
       options.variants = std::move(*variants);
     }
-    if (options.output.empty()) {
+    if (options.output.empty() && !options.check) {
       if (options.emit >= Emit::Object)
         return usage("-o FILE says where to write");
       options.output = "-";
