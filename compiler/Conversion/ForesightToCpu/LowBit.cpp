@@ -1,20 +1,15 @@
 //===- LowBit.cpp - Integer scores of a low-bit copy ----------------------===//
 //
-// Codes are unpacked in 16-bit lanes, as they lie: a lane holds the bytes of
-// two neighbouring elements, so a shift and a mask give the code of the even (p
-// = 0) or the odd (p = 1) element, without moving anything between lanes.
-// Rounded activations are stored in the same order. For a block of 128 elements
-//
-//   element 64v + 32h + 2i + p   lies at   ((2h + p) * 2 + v) * 16 + i,
-//
-// which is one order for all planes; a 256-bit register holds one v, a 512-bit
-// register both. Products are summed by pmaddwd, in 32-bit lanes that may wrap.
+// Four rows of codes, a quarter of a unit apart, are four long streams:
+// hardware follows them from page to page. (Rows next to each other are streams
+// of less than a page; they were read at two thirds of the rate.)
 //
 //===----------------------------------------------------------------------===//
 
 #include "LowBit.h"
 
 #include "Frame.h"
+#include "LowBitDot.h"
 
 #include "foresight/lowbit/Layout.h"
 
@@ -29,140 +24,11 @@ namespace {
 
 using Values = CodeBuilder::Values;
 
-/// Codes in a 256-bit register.
-constexpr int64_t kRun = 16;
 /// Rows that share the loads of activations.
 constexpr int64_t kGroup = 4;
 
-/// Where `element` (32m + 2i + p) of a block goes: its run of 16.
-int64_t runOf(int64_t m, int64_t p) {
-  int64_t v = m / 2, h = m % 2;
-  return ((2 * h + p) * 2 + v) * kRun;
-}
-
 /// Names the words of the header.
 enum Header { kHalfScale = 0, kNorm = 4, kResidual = 8, kLevelSum = 12 };
-
-Value dotPairs(CodeBuilder &c, Value a, Value b) {
-  int64_t n = cast<VectorType>(a.getType()).getNumElements();
-  StringRef name =
-      n == 32 ? "llvm.x86.avx512.pmaddw.d.512" : "llvm.x86.avx2.pmadd.wd";
-  return LLVM::CallIntrinsicOp::create(
-             c.b, c.loc, c.vec(n / 2, c.b.getI32Type()),
-             c.b.getStringAttr(name), ValueRange{a, b})
-      ->getResult(0);
-}
-
-/// The planes of one block of one row, ready to be cut into codes.
-class CodeBlock {
-public:
-  /// `v` is the half of the block wanted where a register holds one, else 0.
-  CodeBlock(CodeBuilder &c, Value pointer, int64_t bits, int64_t width,
-            int64_t v)
-      : c(c), width(width), v(v) {
-    int64_t offset = 0;
-    if (bits == 8) {
-      eight = pointer;
-      return;
-    }
-    int64_t bytes = 2 * width;
-    if (bits & 4) {
-      four = c.load(c.vec(width, c.b.getI16Type()),
-                    c.at(pointer, offset + v * bytes));
-      offset += 64;
-    }
-    if (bits & 2) {
-      // Both halves of the block share a run of 32 bytes: v shifts by 4.
-      two = shifted(pointer, offset, 32,
-                    [&](int64_t lane) { return 4 * halfOf(lane); });
-      offset += 32;
-    }
-    if (bits & 1)
-      // A run of 16 bytes: v shifts by 4, the upper 16 elements of 32 by 1.
-      one = shifted(pointer, offset, 16, [&](int64_t lane) {
-        return 4 * halfOf(lane) + lane / 8 % 2;
-      });
-  }
-
-  /// The codes of elements 64v + 32h + 2i + p.
-  Value codes(int64_t h, int64_t p) {
-    if (eight)
-      return codes8(h, p);
-    Value result;
-    int64_t position = 0;
-    auto put = [&](Value plane, int64_t planeBits, int64_t step) {
-      if (!plane)
-        return;
-      Value piece = cut(plane, 8 * p + step * h, position, planeBits);
-      result = result ? Value(arith::OrIOp::create(c.b, c.loc, result, piece))
-                      : piece;
-      position += planeBits;
-    };
-    put(four, 4, 4);
-    put(two, 2, 2);
-    put(one, 1, 2); // 16 elements a bit
-    return result;
-  }
-
-private:
-  int64_t halfOf(int64_t lane) { return width == 32 ? lane / kRun : v; }
-
-  /// `bytes` bytes repeated over the register, each lane shifted right.
-  Value shifted(Value pointer, int64_t offset, int64_t bytes,
-                llvm::function_ref<int64_t(int64_t)> amount) {
-    Type i16 = c.b.getI16Type();
-    Value plane = c.load(c.vec(bytes / 2, i16), c.at(pointer, offset));
-    SmallVector<int64_t> repeat;
-    SmallVector<Attribute> amounts;
-    bool any = false;
-    for (int64_t lane = 0; lane < width; ++lane) {
-      repeat.push_back(lane % (bytes / 2));
-      amounts.push_back(c.b.getIntegerAttr(i16, amount(lane)));
-      any |= amount(lane) != 0;
-    }
-    if (width != bytes / 2)
-      plane = c.shuffle(plane, plane, repeat);
-    if (!any)
-      return plane;
-    Value by = arith::ConstantOp::create(
-        c.b, c.loc, DenseElementsAttr::get(c.vec(width, i16), amounts));
-    return arith::ShRUIOp::create(c.b, c.loc, plane, by);
-  }
-
-  /// Bits [from, from + count) of each lane, moved to `to`.
-  Value cut(Value plane, int64_t from, int64_t to, int64_t count) {
-    Type type = plane.getType();
-    if (from > to)
-      plane = arith::ShRUIOp::create(c.b, c.loc, plane,
-                                     c.constant(type, from - to));
-    else if (from < to)
-      plane =
-          arith::ShLIOp::create(c.b, c.loc, plane, c.constant(type, to - from));
-    // Nothing lies above the topmost bits of a lane that was shifted down.
-    if (from > to && from + count == 16)
-      return plane;
-    return arith::AndIOp::create(c.b, c.loc, plane,
-                                 c.constant(type, ((1 << count) - 1) << to));
-  }
-
-  Value codes8(int64_t h, int64_t p) {
-    Type i16 = c.b.getI16Type();
-    // Bytes 32m + j, m = 2v + h: both v where the register has room.
-    Value plane = c.load(c.vec(kRun, i16), c.at(eight, 32 * (2 * v + h)));
-    if (width == 32) {
-      Value upper = c.load(c.vec(kRun, i16), c.at(eight, 32 * (2 + h)));
-      SmallVector<int64_t> join;
-      for (int64_t lane = 0; lane < 32; ++lane)
-        join.push_back(lane);
-      plane = c.shuffle(plane, upper, join);
-    }
-    return cut(plane, 8 * p, 0, 8);
-  }
-
-  CodeBuilder &c;
-  int64_t width, v;
-  Value eight, four, two, one;
-};
 
 Value codesPointer(Frame &frame, const SparseOps &ops) {
   SelectCertifiedOp select = ops.select;
@@ -246,29 +112,14 @@ void foresight::emitQuantise(Frame &frame, const SparseOps &ops) {
   c.store(c.mul(sum, c.i32((1 << copy.getBits()) - 1)),
           c.at(header, kLevelSum));
 
-  // 32 elements of a block become two runs of 16.
   auto emitRuns = [&](Value block, int64_t m) {
-    Type i16 = c.b.getI16Type();
     Value from = c.at(x, c.mul(block, 4 * lowbit::kBlock));
-    Value to = c.at(out, c.mul(block, 2 * lowbit::kBlock));
-    for (int64_t p = 0; p < 2; ++p) {
-      SmallVector<Value> parts;
-      // Pick the even or odd ones of pairs of registers, then narrow.
-      for (int64_t k = 0; k < 32; k += 2 * c.lanes) {
-        Value a = c.load(c.vec(c.lanes), c.at(from, 4 * (32 * m + k)));
-        Value b =
-            c.load(c.vec(c.lanes), c.at(from, 4 * (32 * m + k + c.lanes)));
-        SmallVector<int64_t> pick;
-        for (int64_t i = 0; i < c.lanes; ++i)
-          pick.push_back(2 * i + p);
-        Value integers = arith::FPToSIOp::create(
-            c.b, c.loc, i32Vector, rounded(c.shuffle(a, b, pick)));
-        parts.push_back(
-            arith::TruncIOp::create(c.b, c.loc, c.vec(c.lanes, i16), integers));
-      }
-      for (auto [i, part] : llvm::enumerate(parts))
-        c.store(part, c.at(to, 2 * (runOf(m, p) + i * c.lanes)));
-    }
+    Values integers;
+    for (int64_t k = 0; k < 32; k += c.lanes)
+      integers.push_back(arith::FPToSIOp::create(
+          c.b, c.loc, i32Vector, rounded(element(from, c.i64(32 * m + k)))));
+    storeActivations(c, copy.getBits(), m, integers,
+                     c.at(out, c.mul(block, 2 * lowbit::kBlock)));
   };
   int64_t whole = columns / lowbit::kBlock;
   c.loop(c.i64(0), c.i64(whole), 1, [&](Value block) {
@@ -293,11 +144,7 @@ Value foresight::emitScores(Frame &frame, const SparseOps &ops, Value first) {
   Value codes = codesPointer(frame, ops);
   Value activations = frame.scratchAt(ops.activations);
   Value dots = frame.scratchAt(ops.dots);
-  Type i16 = c.b.getI16Type(), i32 = c.b.getI32Type();
-  // 16-bit lanes of a register.
-  int64_t width = 2 * c.lanes;
-  int64_t halves = 32 / width;
-  int64_t ahead = prefetchDistance(kGroup * rowBytes);
+  Type i32 = c.b.getI32Type();
 
   // The test reads these when the unit is scored: ask for them now.
   lowbit::Record record = lowbit::record(neurons, copy.getColumns(), bits);
@@ -308,38 +155,27 @@ Value foresight::emitScores(Frame &frame, const SparseOps &ops, Value first) {
     for (int64_t b = 0; b < bytes * kNeuronsPerUnit; b += 64)
       c.prefetch(c.at(c.at(codes, c.mul(first, bytes)), at + b));
 
-  c.loop(c.i64(0), c.i64(kNeuronsPerUnit), kGroup, [&](Value i) {
+  constexpr int64_t kStride = kNeuronsPerUnit / kGroup;
+  c.loop(c.i64(0), c.i64(kStride), 1, [&](Value i) {
+    auto neuron = [&](int64_t r) { return c.add(i, r * kStride); };
     Values rows;
     for (int64_t r = 0; r < kGroup; ++r)
-      rows.push_back(c.at(
-          codes, c.mul(c.min(c.add(c.add(first, i), r), c.i64(neurons - 1)),
-                       rowBytes)));
+      rows.push_back(
+          c.at(codes, c.mul(c.min(c.add(first, neuron(r)), c.i64(neurons - 1)),
+                            rowBytes)));
     Values sums(kGroup, c.constant(c.vec(c.lanes, i32), 0));
     sums = c.loop(
         c.i64(0), c.i64(blocks), 1, sums, [&](Value block, ValueRange carried) {
-          Values next(carried.begin(), carried.end());
-          Value offset = c.mul(block, 16 * bits);
-          Value xs = c.at(activations, c.mul(block, 2 * lowbit::kBlock));
-          for (Value row : rows) {
-            for (int64_t b = 0; b < 16 * bits; b += 64)
-              c.prefetch(c.at(c.at(row, offset), ahead + b));
-          }
-          for (int64_t v = 0; v < halves; ++v) {
-            SmallVector<CodeBlock> planes;
-            for (Value row : rows)
-              planes.emplace_back(c, c.at(row, offset), bits, width, v);
-            for (int64_t h = 0; h < 2; ++h)
-              for (int64_t p = 0; p < 2; ++p) {
-                Value x = c.load(c.vec(width, i16),
-                                 c.at(xs, 2 * (runOf(h, p) + v * kRun)));
-                for (int64_t r = 0; r < kGroup; ++r)
-                  next[r] =
-                      c.add(next[r], dotPairs(c, planes[r].codes(h, p), x));
-              }
-          }
-          return next;
+          Values pieces;
+          for (Value row : rows)
+            pieces.push_back(c.at(row, c.mul(block, 16 * bits)));
+          return emitDots(c, bits, pieces,
+                          c.at(activations, c.mul(block, 2 * lowbit::kBlock)),
+                          carried);
         });
-    c.store(c.sumLanes4(sums), c.at(dots, c.mul(i, 4)));
+    Value four = c.sumLanes4(sums);
+    for (int64_t r = 0; r < kGroup; ++r)
+      c.store(c.extract(four, r), c.at(dots, c.mul(neuron(r), 4)));
   });
 
   // The test, a register of neurons at a time.

@@ -56,15 +56,17 @@ foresight.kernel @columns(%x: tensor<1x2048xf32>, %w: tensor<2048x512xf16>) {
   foresight.yield %0 : tensor<1x512xf32>
 }
 
-// Codes are cut out by shifts and masks and multiplied in pairs; set bits of the
-// test's mask are the neurons kept.
+// Codes are cut out by shifts and masks, as bytes, and multiplied in pairs with
+// both parts of the activations; set bits of the test's mask are the neurons kept.
 // ALL-LABEL: sparse.prepare:
 // V3: vroundps
 // V4: vrndscaleps
 // ALL-LABEL: sparse.body:
 // V3: vpand
+// V3: vpmaddubsw {{.*}}, %ymm
 // V3: vpmaddwd {{.*}}, %ymm
 // V4: vpand{{[dq]}}
+// V4: vpmaddubsw {{.*}}, %zmm
 // V4: vpmaddwd {{.*}}, %zmm
 // ALL: popcnt
 // ALL: tzcnt
@@ -73,6 +75,22 @@ foresight.kernel @sparse(%x: tensor<1x512xf32>, %w: tensor<2048x512xf16>, %copy:
   %s, %t = foresight.predict %x, %copy : tensor<1x512xf32>, !foresight.low_bit<2048 x 512, 4> -> tensor<1x2048xf32>
   %set = foresight.select_certified %s, %x, %copy kappa = 1.0 after(%t)
       : tensor<1x2048xf32>, tensor<1x512xf32>, !foresight.low_bit<2048 x 512, 4> -> !foresight.index_set<2048 of 2048>
+  %h = foresight.gather_linear %x, %w rows(%set) {activation = #foresight.activation<relu>}
+      : tensor<1x512xf32>, tensor<2048x512xf16>, !foresight.index_set<2048 of 2048> -> tensor<1x2048xf32>
+  foresight.yield %h : tensor<1x2048xf32>
+}
+
+// Codes of 8 bits would overflow sums of 16: they are widened to 16 bits before.
+// ALL-LABEL: sparse8.body:
+// ALL-NOT: vpmaddubsw
+// V3: vpmaddwd {{.*}}, %ymm
+// V4: vpmaddwd {{.*}}, %zmm
+// ALL-NOT: vpmaddubsw
+// ALL: popcnt
+foresight.kernel @sparse8(%x: tensor<1x512xf32>, %w: tensor<2048x512xf16>, %copy: !foresight.low_bit<2048 x 512, 8>) {
+  %s, %t = foresight.predict %x, %copy : tensor<1x512xf32>, !foresight.low_bit<2048 x 512, 8> -> tensor<1x2048xf32>
+  %set = foresight.select_certified %s, %x, %copy kappa = 1.0 after(%t)
+      : tensor<1x2048xf32>, tensor<1x512xf32>, !foresight.low_bit<2048 x 512, 8> -> !foresight.index_set<2048 of 2048>
   %h = foresight.gather_linear %x, %w rows(%set) {activation = #foresight.activation<relu>}
       : tensor<1x512xf32>, tensor<2048x512xf16>, !foresight.index_set<2048 of 2048> -> tensor<1x2048xf32>
   foresight.yield %h : tensor<1x2048xf32>
