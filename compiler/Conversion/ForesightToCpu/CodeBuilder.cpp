@@ -193,11 +193,13 @@ void CodeBuilder::storeNarrowed(Type element, Value value, Value pointer) {
         pointer);
 }
 
-void CodeBuilder::prefetch(Value pointer) {
+void CodeBuilder::prefetch(Value pointer, int64_t bytes) {
+  constexpr int64_t kCacheLine = 64;
   // For reading (0), into the second level (2), data (1): so far ahead, the
   // first would lose lines again where rows are a power of two apart.
-  LLVM::Prefetch::create(b, loc, pointer, b.getI32IntegerAttr(0),
-                         b.getI32IntegerAttr(2), b.getI32IntegerAttr(1));
+  for (int64_t offset = 0; offset < bytes; offset += kCacheLine)
+    LLVM::Prefetch::create(b, loc, at(pointer, offset), b.getI32IntegerAttr(0),
+                           b.getI32IntegerAttr(2), b.getI32IntegerAttr(1));
 }
 
 void CodeBuilder::zeroFill(Value pointer, int64_t bytes) {

@@ -82,7 +82,8 @@ public:
   Value loadWidened(mlir::Type element, int64_t n, Value pointer);
   /// Rounds f32 to the element type, to nearest even, and stores.
   void storeNarrowed(mlir::Type element, Value value, Value pointer);
-  void prefetch(Value pointer);
+  /// Asks for the lines of `bytes` bytes, a number known here.
+  void prefetch(Value pointer, int64_t bytes);
   /// Zeroes `bytes` bytes, a multiple of 4 known here.
   void zeroFill(Value pointer, int64_t bytes);
 

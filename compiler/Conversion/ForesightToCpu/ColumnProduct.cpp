@@ -91,8 +91,7 @@ void ColumnEmitter::emitGroup(Value i, int64_t count, Value sums) {
   c.loop(c.i64(0), c.i64(columns), FORESIGHT_ROW_PAD, [&](Value k) {
     Value offset = c.mul(k, bytes);
     for (Value row : ahead)
-      for (int64_t b = 0; b < FORESIGHT_ROW_PAD * bytes; b += kCacheLine)
-        c.prefetch(c.at(c.at(row, offset), b));
+      c.prefetch(c.at(row, offset), FORESIGHT_ROW_PAD * bytes);
     for (int64_t j = 0; j < FORESIGHT_ROW_PAD; j += c.lanes) {
       Value place = c.at(c.at(sums, c.mul(k, 4)), 4 * j);
       Value sum = c.load(c.vec(c.lanes), place);

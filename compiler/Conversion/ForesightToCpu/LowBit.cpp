@@ -26,6 +26,8 @@ using Values = CodeBuilder::Values;
 
 /// Rows that share the loads of activations.
 constexpr int64_t kGroup = 4;
+/// Bytes of a stream after which hardware fetches ahead.
+constexpr int64_t kStreamStart = 256;
 
 /// Names the words of the header.
 enum Header { kHalfScale = 0, kNorm = 4, kResidual = 8, kLevelSum = 12 };
@@ -146,16 +148,21 @@ Value foresight::emitScores(Frame &frame, const SparseOps &ops, Value first) {
   Value dots = frame.scratchAt(ops.dots);
   Type i32 = c.b.getI32Type();
 
-  // The test reads these when the unit is scored: ask for them now.
+  // The test reads these when the unit is scored: ask for them now, and for the
+  // starts of the next unit's streams.
   lowbit::Record record = lowbit::record(neurons, copy.getColumns(), bits);
   for (auto [at, bytes] : {std::pair(record.scale, 4),
                            {record.bias, 4},
                            {record.error, 2},
                            {record.norm, 2}})
-    for (int64_t b = 0; b < bytes * kNeuronsPerUnit; b += 64)
-      c.prefetch(c.at(c.at(codes, c.mul(first, bytes)), at + b));
-
+    c.prefetch(c.at(c.at(codes, c.mul(first, bytes)), at),
+               bytes * kNeuronsPerUnit);
   constexpr int64_t kStride = kNeuronsPerUnit / kGroup;
+  for (int64_t r = 0; r < kGroup; ++r)
+    c.prefetch(c.at(codes, c.mul(c.add(first, kNeuronsPerUnit + r * kStride),
+                                 rowBytes)),
+               kStreamStart);
+
   c.loop(c.i64(0), c.i64(kStride), 1, [&](Value i) {
     auto neuron = [&](int64_t r) { return c.add(i, r * kStride); };
     Values rows;

@@ -42,10 +42,9 @@ struct Matrix {
   int64_t rows, columns, rowBytes;
 };
 
-/// The products of x with four rows. `ahead` says how many bytes behind the
-/// element in use to prefetch; 0 is none.
+/// The products of x with four rows. `ahead` are rows to prefetch meanwhile.
 Value emitDot4(CodeBuilder &c, const Matrix &m, ArrayRef<Value> rows, Value x,
-               int64_t ahead) {
+               ArrayRef<Value> ahead) {
   constexpr int64_t kWays = 2;
   // A longer step spills: eight sums and what is in flight fill 16 registers.
   const int64_t step = kWays * c.lanes;
@@ -55,10 +54,8 @@ Value emitDot4(CodeBuilder &c, const Matrix &m, ArrayRef<Value> rows, Value x,
       c.i64(0), c.i64(m.columns), step, sums, [&](Value k, ValueRange carried) {
         Values next(carried.begin(), carried.end());
         Value offset = c.mul(k, bytes);
-        if (ahead)
-          for (Value row : rows)
-            for (int64_t b = 0; b < step * bytes; b += kCacheLine)
-              c.prefetch(c.at(c.at(row, offset), ahead + b));
+        for (Value row : ahead)
+          c.prefetch(c.at(row, offset), step * bytes);
         for (int64_t j = 0; j < step; j += c.lanes) {
           Value xs = c.load(c.vec(c.lanes), c.at(c.at(x, c.mul(k, 4)), 4 * j));
           for (int64_t r = 0; r < kGroup; ++r) {
@@ -109,10 +106,12 @@ void emitDense(Frame &frame, const ProductRange &range, Value begin,
   Value lower = c.mul(first, kRowsPerUnit);
   Value upper = c.min(c.mul(last, kRowsPerUnit), c.i64(m.rows));
   c.loop(lower, upper, kGroup, [&](Value i) {
-    Values rows;
-    for (int64_t r = 0; r < kGroup; ++r)
+    Values rows, ahead;
+    for (int64_t r = 0; r < kGroup; ++r) {
       rows.push_back(m.row(c, c.min(c.add(i, r), c.i64(m.rows - 1))));
-    Value sums = emitDot4(c, m, rows, x, prefetchDistance(kGroup * m.rowBytes));
+      ahead.push_back(c.at(rows[r], prefetchDistance(kGroup * m.rowBytes)));
+    }
+    Value sums = emitDot4(c, m, rows, x, ahead);
     emitStores(frame, op, sums, i);
   });
   Value hasWork = lessThan(c, first, last);
@@ -153,8 +152,10 @@ void foresight::emitRowProducts(Frame &frame, Value begin, Value end) {
     emitDense(frame, range, begin, end);
 }
 
-/// Scores a claim's neurons block by block, remembers and prefetches the rows
-/// that are kept, then multiplies them: by then their first lines have arrived.
+/// Scores a claim's neurons block by block and remembers which are kept, then
+/// multiplies their rows. The first ones are prefetched as soon as they are
+/// known, the next ones while those before them are multiplied: all at once
+/// would be more than can be under way, and the scores would wait.
 void foresight::emitSparseProduct(Frame &frame, Value begin, Value end) {
   CodeBuilder &c = frame.c;
   const SparseOps &ops = frame.plan.sparse;
@@ -180,9 +181,11 @@ void foresight::emitSparseProduct(Frame &frame, Value begin, Value end) {
               c.store(
                   arith::TruncIOp::create(c.b, c.loc, c.b.getI32Type(), neuron),
                   entry(count));
-              Value row = m.row(c, neuron);
-              c.loop(c.i64(0), c.i64(m.rowBytes), kCacheLine,
-                     [&](Value b) { c.prefetch(c.at(row, b)); });
+              c.ifThen(lessThan(c, count, c.i64(kGroup)), [&] {
+                Value row = m.row(c, neuron);
+                c.loop(c.i64(0), c.i64(m.rowBytes), kCacheLine,
+                       [&](Value b) { c.prefetch(c.at(row, b), kCacheLine); });
+              });
               return c.add(count, 1);
             });
         return Values{next};
@@ -193,13 +196,16 @@ void foresight::emitSparseProduct(Frame &frame, Value begin, Value end) {
     Value last = c.sub(listed, c.i64(1));
     c.loop(none, listed, kGroup, [&](Value i) {
       // A last group that is not full computes its last row again.
-      Values neurons, rows;
+      Values neurons, rows, ahead;
+      auto keptAt = [&](Value index) {
+        return c.toI64(c.load(c.b.getI32Type(), entry(c.min(index, last))));
+      };
       for (int64_t r = 0; r < kGroup; ++r) {
-        Value index = c.min(c.add(i, r), last);
-        neurons.push_back(c.toI64(c.load(c.b.getI32Type(), entry(index))));
+        neurons.push_back(keptAt(c.add(i, r)));
         rows.push_back(m.row(c, neurons[r]));
+        ahead.push_back(m.row(c, keptAt(c.add(i, kGroup + r))));
       }
-      Value sums = emitDot4(c, m, rows, frame.rowOf(op.getX()), /*ahead=*/0);
+      Value sums = emitDot4(c, m, rows, frame.rowOf(op.getX()), ahead);
       for (int64_t r = 0; r < kGroup; ++r)
         for (auto [value, row] : results)
           c.store(
