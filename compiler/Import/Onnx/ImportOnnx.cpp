@@ -2,8 +2,8 @@
 
 #include "foresight/Import/Onnx/ImportOnnx.h"
 
+#include "Model.h"
 #include "TensorSource.h"
-#include "Wire.h"
 
 #include "foresight/Dialect/Foresight.h"
 #include "foresight/Import/Onnx/Onnx.h"
@@ -23,6 +23,11 @@ namespace {
 
 constexpr int64_t kOldestOpset = 11;
 
+/// What functions are told apart by.
+std::string functionKey(StringRef domain, StringRef name, StringRef overload) {
+  return (domain + ":" + name + ":" + overload).str();
+}
+
 /// Names to values; a subgraph sees the names around it.
 struct Scope {
   llvm::StringMap<Value> values;
@@ -38,7 +43,7 @@ struct Scope {
 
 /// What an inlined function's body may refer to.
 struct Call {
-  llvm::StringMap<const wire::Attribute *> attributes;
+  llvm::StringMap<const proto::AttributeProto *> attributes;
   std::string prefix;
   unsigned depth = 0;
 };
@@ -51,31 +56,36 @@ public:
         fileLoc(FileLineColLoc::get(&context, path, 0, 0)),
         tensors(context, path, file, folder) {}
 
-  FailureOr<OwningOpRef<ModuleOp>> run(const wire::Model &model);
+  FailureOr<OwningOpRef<ModuleOp>> run(const proto::ModelProto &model);
 
 private:
-  LogicalResult graph(const wire::Graph &graph, GraphOp op);
-  LogicalResult inputs(const wire::Graph &graph, Block &block, Scope &scope);
-  LogicalResult body(const wire::Graph &graph, Scope &scope);
-  LogicalResult node(const wire::Node &node, Scope &scope, const Call &call);
-  LogicalResult constantNode(const wire::Node &node, Scope &scope,
+  LogicalResult graph(const proto::GraphProto &graph, GraphOp op);
+  LogicalResult inputs(const proto::GraphProto &graph, Block &block,
+                       Scope &scope);
+  LogicalResult body(const proto::GraphProto &graph, Scope &scope);
+  LogicalResult node(const proto::NodeProto &node, Scope &scope,
+                     const Call &call);
+  LogicalResult constantNode(const proto::NodeProto &node, Scope &scope,
                              const Call &call);
-  LogicalResult inlineCall(const wire::Node &node, Scope &scope,
-                           const Call &call, const wire::Function &function);
-  LogicalResult constant(const wire::Tensor &tensor, StringRef name,
+  LogicalResult inlineCall(const proto::NodeProto &node, Scope &scope,
+                           const Call &call,
+                           const proto::FunctionProto &function);
+  LogicalResult constant(const proto::TensorProto &tensor, StringRef name,
                          Scope &scope);
   LogicalResult define(Scope &scope, StringRef name, Value value,
                        StringRef what);
-  LogicalResult operands(const wire::Node &node, Scope &scope,
+  LogicalResult operands(const proto::NodeProto &node, Scope &scope,
                          StringRef nodeName, SmallVectorImpl<Value> &values);
-  FailureOr<Attribute> attribute(const wire::Attribute &a, StringRef nodeName);
-  void output(const wire::Graph &graph, Scope &scope);
+  FailureOr<Attribute> attribute(const proto::AttributeProto &a,
+                                 StringRef nodeName);
+  void output(const proto::GraphProto &graph, Scope &scope);
 
   /// What `a` stands for: itself, or what the caller gave for its reference.
-  const wire::Attribute *resolve(const wire::Attribute &a, const Call &call) {
-    if (a.reference.empty())
+  const proto::AttributeProto *resolve(const proto::AttributeProto &a,
+                                       const Call &call) {
+    if (a.ref_attr_name().empty())
       return &a;
-    return call.attributes.lookup(a.reference);
+    return call.attributes.lookup(a.ref_attr_name());
   }
 
   InFlightDiagnostic fail() { return emitError(fileLoc); }
@@ -88,8 +98,8 @@ private:
   std::string path;
   Location fileLoc;
   TensorSource tensors;
-  const wire::Model *model = nullptr;
-  llvm::StringMap<const wire::Function *> functions;
+  const proto::ModelProto *model = nullptr;
+  llvm::StringMap<const proto::FunctionProto *> functions;
   bool sawError = false;
 };
 
@@ -99,38 +109,47 @@ private:
 // Graphs
 //===----------------------------------------------------------------------===//
 
-FailureOr<OwningOpRef<ModuleOp>> Importer::run(const wire::Model &source) {
+FailureOr<OwningOpRef<ModuleOp>>
+Importer::run(const proto::ModelProto &source) {
   model = &source;
   int64_t opset = 0;
-  for (auto [domain, version] : source.opsets)
-    if (domain.empty() || domain == "ai.onnx")
-      opset = version;
+  for (const proto::OperatorSetIdProto &set : source.opset_import())
+    if (set.domain().empty() || set.domain() == "ai.onnx")
+      opset = set.version();
   if (opset < kOldestOpset) {
     fail() << "opset " << opset << " is not supported; export with opset "
            << kOldestOpset << " or newer (17 or 18 is a good choice)";
     return failure();
   }
-  for (const wire::Function &function : source.functions)
-    functions[(function.domain + ":" + function.name).str()] = &function;
+  for (const proto::FunctionProto &function : source.functions()) {
+    auto newer = newerFields<proto::NewerFunction>(function);
+    std::string key =
+        functionKey(function.domain(), function.name(), newer.overload());
+    if (!functions.try_emplace(key, &function).second) {
+      fail() << "function '" << function.name() << "' of domain '"
+             << function.domain() << "' is defined twice";
+      return failure();
+    }
+  }
 
   OwningOpRef<ModuleOp> module(ModuleOp::create(fileLoc));
   (*module)->setAttr("onnx.source", builder.getStringAttr(path));
-  if (!source.producer.empty())
-    (*module)->setAttr(
-        "onnx.producer",
-        builder.getStringAttr(source.producer + " " + source.producerVersion));
+  if (!source.producer_name().empty())
+    (*module)->setAttr("onnx.producer",
+                       builder.getStringAttr(source.producer_name() + " " +
+                                             source.producer_version()));
   builder.setInsertionPointToEnd(module->getBody());
   OperationState state(fileLoc, GraphOp::getOperationName());
   GraphOp::build(builder, state, "main", opset, builder.getArrayAttr({}));
   auto op = cast<GraphOp>(builder.create(state));
-  if (failed(graph(source.graph, op)) || sawError)
+  if (failed(graph(source.graph(), op)) || sawError)
     return failure();
   if (failed(verify(*module)))
     return failure();
   return module;
 }
 
-LogicalResult Importer::graph(const wire::Graph &graph, GraphOp op) {
+LogicalResult Importer::graph(const proto::GraphProto &graph, GraphOp op) {
   Block &block = op.getBody().emplaceBlock();
   builder.setInsertionPointToEnd(&block);
   Scope scope;
@@ -141,66 +160,70 @@ LogicalResult Importer::graph(const wire::Graph &graph, GraphOp op) {
   return success();
 }
 
-LogicalResult Importer::inputs(const wire::Graph &graph, Block &block,
+LogicalResult Importer::inputs(const proto::GraphProto &graph, Block &block,
                                Scope &scope) {
   llvm::StringMap<bool> initialized;
-  for (const wire::Tensor &tensor : graph.initializers)
-    initialized[tensor.name] = true;
+  for (const proto::TensorProto &tensor : graph.initializer())
+    initialized[tensor.name()] = true;
   SmallVector<Attribute> names;
-  for (const wire::ValueInfo &info : graph.inputs) {
+  for (const proto::ValueInfoProto &info : graph.input()) {
     // Old versions list initializers among the inputs.
-    if (initialized.count(info.name))
+    if (initialized.count(info.name()))
       continue;
-    FailureOr<Type> element = tensors.elementType(info.elementType);
-    if (!info.isTensor || failed(element)) {
-      fail() << "input '" << info.name << "' is "
-             << (info.isTensor ? "a tensor of " + wire::nameOf(info.elementType)
-                               : std::string("not a tensor"))
+    const proto::TypeProto::Tensor &tensor = info.type().tensor_type();
+    FailureOr<Type> element = tensors.elementType(tensor.elem_type());
+    if (!info.type().has_tensor_type() || failed(element)) {
+      fail() << "input '" << info.name() << "' is "
+             << (info.type().has_tensor_type()
+                     ? "a tensor of " + nameOf(tensor.elem_type())
+                     : std::string("not a tensor"))
              << ", which is not supported";
       sawError = true;
       continue;
     }
     SmallVector<int64_t> dims;
-    for (int64_t dim : info.dims)
-      dims.push_back(dim < 0 ? ShapedType::kDynamic : dim);
-    Type type = info.hasShape ? Type(RankedTensorType::get(dims, *element))
-                              : Type(UnrankedTensorType::get(*element));
-    Value arg = block.addArgument(type, named(info.name));
-    names.push_back(builder.getStringAttr(info.name));
-    if (failed(define(scope, info.name, arg, "input")))
+    for (const proto::TensorShapeProto::Dimension &dim : tensor.shape().dim())
+      dims.push_back(dim.has_dim_value() && dim.dim_value() >= 0
+                         ? dim.dim_value()
+                         : ShapedType::kDynamic);
+    Type type = tensor.has_shape() ? Type(RankedTensorType::get(dims, *element))
+                                   : Type(UnrankedTensorType::get(*element));
+    Value arg = block.addArgument(type, named(info.name()));
+    names.push_back(builder.getStringAttr(info.name()));
+    if (failed(define(scope, info.name(), arg, "input")))
       return failure();
   }
   cast<GraphOp>(block.getParentOp()).setInputsAttr(builder.getArrayAttr(names));
   return success();
 }
 
-LogicalResult Importer::body(const wire::Graph &graph, Scope &scope) {
-  if (graph.hasSparse)
-    return fail() << "graph '" << graph.name
+LogicalResult Importer::body(const proto::GraphProto &graph, Scope &scope) {
+  if (graph.sparse_initializer_size())
+    return fail() << "graph '" << graph.name()
                   << "' has sparse initializers, which are not supported";
-  for (const wire::Tensor &tensor : graph.initializers)
-    if (failed(constant(tensor, tensor.name, scope)))
+  for (const proto::TensorProto &tensor : graph.initializer())
+    if (failed(constant(tensor, tensor.name(), scope)))
       sawError = true;
-  for (const wire::Node &n : graph.nodes)
+  for (const proto::NodeProto &n : graph.node())
     if (failed(node(n, scope, Call())))
       return failure();
   output(graph, scope);
   return success();
 }
 
-void Importer::output(const wire::Graph &graph, Scope &scope) {
+void Importer::output(const proto::GraphProto &graph, Scope &scope) {
   SmallVector<Value> values;
   SmallVector<Attribute> names;
-  for (const wire::ValueInfo &info : graph.outputs) {
-    Value value = scope.find(info.name);
+  for (const proto::ValueInfoProto &info : graph.output()) {
+    Value value = scope.find(info.name());
     if (!value) {
-      fail() << "output '" << info.name << "' of graph '" << graph.name
+      fail() << "output '" << info.name() << "' of graph '" << graph.name()
              << "' is not defined by any node";
       sawError = true;
       continue;
     }
     values.push_back(value);
-    names.push_back(builder.getStringAttr(info.name));
+    names.push_back(builder.getStringAttr(info.name()));
   }
   OutputOp::create(builder, fileLoc, builder.getArrayAttr(names), values);
 }
@@ -215,8 +238,8 @@ LogicalResult Importer::define(Scope &scope, StringRef name, Value value,
   return success();
 }
 
-LogicalResult Importer::constant(const wire::Tensor &tensor, StringRef name,
-                                 Scope &scope) {
+LogicalResult Importer::constant(const proto::TensorProto &tensor,
+                                 StringRef name, Scope &scope) {
   FailureOr<std::pair<RankedTensorType, Attribute>> source =
       tensors.source(tensor, name);
   if (failed(source))
@@ -230,17 +253,17 @@ LogicalResult Importer::constant(const wire::Tensor &tensor, StringRef name,
 // Nodes
 //===----------------------------------------------------------------------===//
 
-LogicalResult Importer::operands(const wire::Node &node, Scope &scope,
+LogicalResult Importer::operands(const proto::NodeProto &node, Scope &scope,
                                  StringRef nodeName,
                                  SmallVectorImpl<Value> &values) {
-  for (StringRef name : node.inputs) {
+  for (StringRef name : node.input()) {
     if (name.empty()) {
       values.push_back(NoneOp::create(builder, fileLoc));
       continue;
     }
     Value value = scope.find(name);
     if (!value)
-      return fail() << "node '" << nodeName << "' (" << node.opType
+      return fail() << "node '" << nodeName << "' (" << node.op_type()
                     << ") reads '" << name
                     << "', which nothing before it defines";
     values.push_back(value);
@@ -248,43 +271,47 @@ LogicalResult Importer::operands(const wire::Node &node, Scope &scope,
   return success();
 }
 
-LogicalResult Importer::node(const wire::Node &node, Scope &scope,
+LogicalResult Importer::node(const proto::NodeProto &node, Scope &scope,
                              const Call &call) {
-  StringRef domain = node.domain == "ai.onnx" ? StringRef() : node.domain;
-  auto function = functions.find((node.domain + ":" + node.opType).str());
+  StringRef domain = node.domain();
+  if (domain == "ai.onnx")
+    domain = StringRef();
+  auto function = functions.find(
+      functionKey(node.domain(), node.op_type(),
+                  newerFields<proto::NewerNode>(node).overload()));
   if (function != functions.end())
     return inlineCall(node, scope, call, *function->second);
-  if (domain.empty() && node.opType == "Constant")
+  if (domain.empty() && node.op_type() == "Constant")
     return constantNode(node, scope, call);
 
-  std::string name = call.prefix + node.name.str();
-  if (node.name.empty() && !node.outputs.empty())
-    name = call.prefix + node.outputs.front().str();
+  std::string name = call.prefix + node.name();
+  if (node.name().empty() && node.output_size())
+    name = call.prefix + node.output(0);
   SmallVector<Value> values;
   if (failed(operands(node, scope, name, values)))
     return failure();
 
   SmallVector<NamedAttribute> params;
   SmallVector<Attribute> branches;
-  SmallVector<const wire::Graph *> graphs;
-  for (const wire::Attribute &written : node.attributes) {
-    const wire::Attribute *a = resolve(written, call);
+  SmallVector<const proto::GraphProto *> graphs;
+  for (const proto::AttributeProto &written : node.attribute()) {
+    const proto::AttributeProto *a = resolve(written, call);
     if (!a)
       continue; // an optional attribute that the caller did not give
-    if (a->g) {
-      branches.push_back(builder.getStringAttr(written.name));
-      graphs.push_back(a->g.get());
+    if (a->has_g()) {
+      branches.push_back(builder.getStringAttr(written.name()));
+      graphs.push_back(&a->g());
       continue;
     }
     FailureOr<Attribute> value = attribute(*a, name);
     if (failed(value))
       return failure();
-    params.push_back({builder.getStringAttr(written.name), *value});
+    params.push_back({builder.getStringAttr(written.name()), *value});
   }
 
   OperationState state(named(name), NodeOp::getOperationName());
-  SmallVector<Type> types(node.outputs.size(), ValueType::get(&context));
-  NodeOp::build(builder, state, types, builder.getStringAttr(node.opType),
+  SmallVector<Type> types(node.output_size(), ValueType::get(&context));
+  NodeOp::build(builder, state, types, builder.getStringAttr(node.op_type()),
                 domain.empty() ? StringAttr() : builder.getStringAttr(domain),
                 params.empty() ? DictionaryAttr()
                                : builder.getDictionaryAttr(params),
@@ -292,8 +319,8 @@ LogicalResult Importer::node(const wire::Node &node, Scope &scope,
                 values, graphs.size());
   auto op = cast<NodeOp>(builder.create(state));
   for (auto [region, graph] : llvm::zip(op.getBodies(), graphs)) {
-    if (!graph->inputs.empty())
-      return fail() << "node '" << name << "' (" << node.opType
+    if (graph->input_size())
+      return fail() << "node '" << name << "' (" << node.op_type()
                     << ") has a subgraph with inputs; loops are not supported";
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToEnd(&region.emplaceBlock());
@@ -302,90 +329,92 @@ LogicalResult Importer::node(const wire::Node &node, Scope &scope,
     if (failed(body(*graph, inner)))
       return failure();
   }
-  for (auto [output, result] : llvm::zip(node.outputs, op.getOutputs()))
+  for (auto [output, result] : llvm::zip(node.output(), op.getOutputs()))
     if (failed(define(scope, output, result, "value")))
       return failure();
   return success();
 }
 
 /// A Constant node is an initializer that stands among the nodes.
-LogicalResult Importer::constantNode(const wire::Node &node, Scope &scope,
+LogicalResult Importer::constantNode(const proto::NodeProto &node, Scope &scope,
                                      const Call &call) {
-  std::string name = call.prefix + node.name.str();
-  if (node.outputs.size() != 1 || node.attributes.size() != 1)
+  std::string name = call.prefix + node.name();
+  if (node.output_size() != 1 || node.attribute_size() != 1)
     return fail() << "node '" << name
                   << "' (Constant) must have one attribute and one output";
-  const wire::Attribute *a = resolve(node.attributes.front(), call);
-  StringRef kind = node.attributes.front().name;
+  const proto::AttributeProto *a = resolve(node.attribute(0), call);
+  StringRef kind = node.attribute(0).name();
+  StringRef result = node.output(0);
   DenseElementsAttr dense;
-  if (a && kind == "value" && a->t) {
+  if (a && kind == "value" && a->has_t()) {
     FailureOr<std::pair<RankedTensorType, Attribute>> source =
-        tensors.source(*a->t, name.empty() ? node.outputs[0] : name);
+        tensors.source(a->t(), name.empty() ? result : name);
     if (failed(source))
       return failure();
-    auto op = ConstantOp::create(builder, named(name), source->first,
-                                 node.outputs[0], source->second);
-    return define(scope, node.outputs[0], op.getResult(), "value");
+    auto op = ConstantOp::create(builder, named(name), source->first, result,
+                                 source->second);
+    return define(scope, result, op.getResult(), "value");
   }
   auto type = [&](ArrayRef<int64_t> shape, Type element) {
     return RankedTensorType::get(shape, element);
   };
   if (a && kind == "value_int")
-    dense = DenseElementsAttr::get(type({}, builder.getI64Type()), a->i);
+    dense = DenseElementsAttr::get(type({}, builder.getI64Type()), a->i());
   else if (a && kind == "value_float")
-    dense = DenseElementsAttr::get(type({}, builder.getF32Type()), a->f);
+    dense = DenseElementsAttr::get(type({}, builder.getF32Type()), a->f());
   else if (a && kind == "value_ints")
     dense = DenseElementsAttr::get(
-        type({static_cast<int64_t>(a->ints.size())}, builder.getI64Type()),
-        ArrayRef<int64_t>(a->ints));
+        type({static_cast<int64_t>(a->ints_size())}, builder.getI64Type()),
+        ArrayRef<int64_t>(a->ints().data(), a->ints_size()));
   else if (a && kind == "value_floats")
     dense = DenseElementsAttr::get(
-        type({static_cast<int64_t>(a->floats.size())}, builder.getF32Type()),
-        ArrayRef<float>(a->floats));
+        type({static_cast<int64_t>(a->floats_size())}, builder.getF32Type()),
+        ArrayRef<float>(a->floats().data(), a->floats_size()));
   else
     return fail() << "node '" << name << "' (Constant) has '" << kind
                   << "', which is not supported";
   auto op = ConstantOp::create(builder, named(name),
-                               cast<RankedTensorType>(dense.getType()),
-                               node.outputs[0], dense);
-  return define(scope, node.outputs[0], op.getResult(), "value");
+                               cast<RankedTensorType>(dense.getType()), result,
+                               dense);
+  return define(scope, result, op.getResult(), "value");
 }
 
-LogicalResult Importer::inlineCall(const wire::Node &node, Scope &scope,
+LogicalResult Importer::inlineCall(const proto::NodeProto &node, Scope &scope,
                                    const Call &call,
-                                   const wire::Function &function) {
-  std::string name = call.prefix + node.name.str();
+                                   const proto::FunctionProto &function) {
+  std::string name = call.prefix + node.name();
   // Functions may not recurse, so a chain is as long as there are functions.
   if (call.depth > functions.size())
-    return fail() << "function '" << function.name << "' calls itself";
+    return fail() << "function '" << function.name() << "' calls itself";
   SmallVector<Value> values;
   if (failed(operands(node, scope, name, values)))
     return failure();
-  if (values.size() > function.inputs.size() ||
-      node.outputs.size() > function.outputs.size())
-    return fail() << "node '" << name << "' (" << node.opType << ") has "
-                  << values.size() << " inputs and " << node.outputs.size()
-                  << " outputs, but its function has " << function.inputs.size()
-                  << " and " << function.outputs.size();
+  if (static_cast<int>(values.size()) > function.input_size() ||
+      node.output_size() > function.output_size())
+    return fail() << "node '" << name << "' (" << node.op_type() << ") has "
+                  << values.size() << " inputs and " << node.output_size()
+                  << " outputs, but its function has " << function.input_size()
+                  << " and " << function.output_size();
   Call inner;
   inner.prefix = name + "/";
   inner.depth = call.depth + 1;
-  for (const wire::Attribute &a : function.defaults)
-    inner.attributes[a.name] = &a;
-  for (const wire::Attribute &a : node.attributes)
-    if (const wire::Attribute *given = resolve(a, call))
-      inner.attributes[a.name] = given;
+  auto newer = newerFields<proto::NewerFunction>(function);
+  for (const proto::AttributeProto &a : newer.attribute_proto())
+    inner.attributes[a.name()] = &a;
+  for (const proto::AttributeProto &a : node.attribute())
+    if (const proto::AttributeProto *given = resolve(a, call))
+      inner.attributes[a.name()] = given;
   Scope body;
-  for (auto [i, formal] : llvm::enumerate(function.inputs))
+  for (auto [i, formal] : llvm::enumerate(function.input()))
     body.values[formal] =
         i < values.size() ? values[i] : Value(NoneOp::create(builder, fileLoc));
-  for (const wire::Node &n : function.nodes)
+  for (const proto::NodeProto &n : function.node())
     if (failed(this->node(n, body, inner)))
       return failure();
-  for (auto [formal, actual] : llvm::zip(function.outputs, node.outputs)) {
+  for (auto [formal, actual] : llvm::zip(function.output(), node.output())) {
     Value value = body.find(formal);
     if (!value)
-      return fail() << "function '" << function.name << "' does not define '"
+      return fail() << "function '" << function.name() << "' does not define '"
                     << formal << "'";
     if (failed(define(scope, actual, value, "value")))
       return failure();
@@ -393,37 +422,40 @@ LogicalResult Importer::inlineCall(const wire::Node &node, Scope &scope,
   return success();
 }
 
-FailureOr<Attribute> Importer::attribute(const wire::Attribute &a,
+FailureOr<Attribute> Importer::attribute(const proto::AttributeProto &a,
                                          StringRef nodeName) {
-  enum { kFloat = 1, kInt, kString, kTensor, kGraph, kFloats, kInts, kStrings };
-  int32_t type = a.type;
-  if (type == 0) // not written before IR version 3
-    type = a.t                 ? kTensor
-           : !a.floats.empty() ? kFloats
-           : !a.ints.empty()   ? kInts
-           : !a.s.empty()      ? kString
-                               : kInt;
+  using proto::AttributeProto;
+  auto type = a.type();
+  if (type == AttributeProto::UNDEFINED) // not written before IR version 3
+    type = a.has_t()         ? AttributeProto::TENSOR
+           : a.floats_size() ? AttributeProto::FLOATS
+           : a.ints_size()   ? AttributeProto::INTS
+           : a.has_s()       ? AttributeProto::STRING
+           : a.has_f()       ? AttributeProto::FLOAT
+                             : AttributeProto::INT;
   switch (type) {
-  case kFloat:
-    return Attribute(builder.getF32FloatAttr(a.f));
-  case kInt:
-    return Attribute(builder.getI64IntegerAttr(a.i));
-  case kString:
-    return Attribute(builder.getStringAttr(a.s));
-  case kFloats:
-    return Attribute(builder.getDenseF32ArrayAttr(a.floats));
-  case kInts:
-    return Attribute(builder.getDenseI64ArrayAttr(a.ints));
-  case kStrings: {
+  case AttributeProto::FLOAT:
+    return Attribute(builder.getF32FloatAttr(a.f()));
+  case AttributeProto::INT:
+    return Attribute(builder.getI64IntegerAttr(a.i()));
+  case AttributeProto::STRING:
+    return Attribute(builder.getStringAttr(a.s()));
+  case AttributeProto::FLOATS:
+    return Attribute(builder.getDenseF32ArrayAttr(
+        {a.floats().data(), static_cast<size_t>(a.floats_size())}));
+  case AttributeProto::INTS:
+    return Attribute(builder.getDenseI64ArrayAttr(
+        {a.ints().data(), static_cast<size_t>(a.ints_size())}));
+  case AttributeProto::STRINGS: {
     SmallVector<Attribute> strings;
-    for (StringRef s : a.strings)
+    for (StringRef s : a.strings())
       strings.push_back(builder.getStringAttr(s));
     return Attribute(builder.getArrayAttr(strings));
   }
-  case kTensor: {
-    if (!a.t)
+  case AttributeProto::TENSOR: {
+    if (!a.has_t())
       break;
-    auto source = tensors.source(*a.t, nodeName);
+    auto source = tensors.source(a.t(), nodeName);
     if (failed(source))
       return failure();
     return source->second;
@@ -431,7 +463,7 @@ FailureOr<Attribute> Importer::attribute(const wire::Attribute &a,
   default:
     break;
   }
-  fail() << "node '" << nodeName << "' has an attribute '" << a.name
+  fail() << "node '" << nodeName << "' has an attribute '" << a.name()
          << "' of a kind that is not supported";
   return failure();
 }
@@ -461,10 +493,9 @@ foresight::importOnnx(MLIRContext &context, StringRef path,
     return failure();
   }
   StringRef bytes = (*file)->getBuffer();
-  llvm::Expected<wire::Model> model = wire::parseModel(bytes);
+  llvm::Expected<proto::ModelProto> model = parseModel(bytes);
   if (!model) {
-    emitError(loc) << "is not an ONNX model, or was cut short: "
-                   << llvm::toString(model.takeError());
+    emitError(loc) << llvm::toString(model.takeError());
     return failure();
   }
   StringRef folder = options.externalDataDir.empty()

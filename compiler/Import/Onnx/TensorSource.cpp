@@ -12,10 +12,25 @@
 using namespace mlir;
 using namespace foresight;
 using namespace foresight::onnx;
+using foresight::onnx::proto::TensorProto;
 
 /// Integers up to here are values of the graph's arithmetic (axes, shapes) and
 /// shown in the IR; floats are shown if they are single numbers.
 static constexpr int64_t kDenseIntegers = 256;
+
+static bool isExternal(const TensorProto &tensor) {
+  return tensor.data_location() == TensorProto::EXTERNAL;
+}
+
+/// Elements from their bytes; a boolean has one of its own.
+static DenseElementsAttr fromBytes(RankedTensorType type, ArrayRef<char> raw) {
+  if (!type.getElementType().isInteger(1))
+    return DenseElementsAttr::getFromRawBuffer(type, raw);
+  SmallVector<bool> bits;
+  for (char byte : raw)
+    bits.push_back(byte != 0);
+  return DenseElementsAttr::get(type, bits);
+}
 
 TensorSource::TensorSource(MLIRContext &context, StringRef path,
                            StringRef bytes, StringRef folder)
@@ -33,50 +48,52 @@ FailureOr<Type> TensorSource::elementType(int32_t dataType) {
                                        : IntegerType::Signless);
   };
   switch (dataType) {
-  case wire::kFloat:
+  case TensorProto::FLOAT:
     return Type(builder.getF32Type());
-  case wire::kFloat16:
+  case TensorProto::FLOAT16:
     return Type(builder.getF16Type());
-  case wire::kBfloat16:
+  case TensorProto::BFLOAT16:
     return Type(builder.getBF16Type());
-  case wire::kDouble:
+  case TensorProto::DOUBLE:
     return Type(builder.getF64Type());
-  case wire::kBool:
+  case TensorProto::BOOL:
     return integer(1, false);
-  case wire::kInt8:
+  case TensorProto::INT8:
     return integer(8, false);
-  case wire::kInt16:
+  case TensorProto::INT16:
     return integer(16, false);
-  case wire::kInt32:
+  case TensorProto::INT32:
     return integer(32, false);
-  case wire::kInt64:
+  case TensorProto::INT64:
     return integer(64, false);
-  case wire::kUint8:
+  case TensorProto::UINT8:
     return integer(8, true);
-  case wire::kUint16:
+  case TensorProto::UINT16:
     return integer(16, true);
-  case wire::kUint32:
+  case TensorProto::UINT32:
     return integer(32, true);
-  case wire::kUint64:
+  case TensorProto::UINT64:
     return integer(64, true);
   default:
     return failure();
   }
 }
 
-FailureOr<FileRange> TensorSource::range(const wire::Tensor &tensor,
+FailureOr<FileRange> TensorSource::range(const TensorProto &tensor,
                                          StringRef name, int64_t size) {
-  if (!tensor.external) {
-    if (static_cast<int64_t>(tensor.raw.size()) != size) {
-      fail(name) << "its shape needs " << size << " bytes, but "
-                 << tensor.raw.size() << " are stored";
+  if (!isExternal(tensor)) {
+    StringRef raw = rawData(tensor, bytes);
+    if (static_cast<int64_t>(raw.size()) != size) {
+      fail(name) << "its shape needs " << size << " bytes, but " << raw.size()
+                 << " are stored";
       return failure();
     }
-    return FileRange{path, tensor.raw.data() - bytes.data(), size};
+    return FileRange{path, raw.data() - bytes.data(), size};
   }
   StringRef location;
   int64_t offset = 0, length = -1;
-  for (auto [key, value] : tensor.externalData) {
+  for (const proto::StringStringEntryProto &entry : tensor.external_data()) {
+    StringRef key = entry.key(), value = entry.value();
     if (key == "location") {
       location = value;
       continue;
@@ -100,47 +117,71 @@ FailureOr<FileRange> TensorSource::range(const wire::Tensor &tensor,
   return *found;
 }
 
-/// Values from a typed field: what int32_data and its likes hold.
-FailureOr<Attribute> TensorSource::typedValues(const wire::Tensor &tensor,
+/// The low `width` bytes of each value: what int32_data and its likes hold for
+/// an element.
+template <typename Values>
+static std::vector<char> lowBytes(const Values &values, size_t width) {
+  std::vector<char> bytes(static_cast<size_t>(values.size()) * width);
+  for (int i = 0; i < values.size(); ++i)
+    std::memcpy(bytes.data() + static_cast<size_t>(i) * width, &values[i],
+                width);
+  return bytes;
+}
+
+/// Values from the typed field that the element type has.
+FailureOr<Attribute> TensorSource::typedValues(const TensorProto &tensor,
                                                StringRef name,
                                                RankedTensorType type) {
-  if (static_cast<int64_t>(tensor.values.size()) != type.getNumElements()) {
+  Type element = type.getElementType();
+  size_t width = llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
+  std::vector<char> raw;
+  switch (tensor.data_type()) {
+  case TensorProto::FLOAT:
+    raw = lowBytes(tensor.float_data(), width);
+    break;
+  case TensorProto::DOUBLE:
+    raw = lowBytes(tensor.double_data(), width);
+    break;
+  case TensorProto::INT64:
+    raw = lowBytes(tensor.int64_data(), width);
+    break;
+  case TensorProto::UINT32:
+  case TensorProto::UINT64:
+    raw = lowBytes(tensor.uint64_data(), width);
+    break;
+  default: // smaller types, and the bits of 16-bit floats
+    raw = lowBytes(tensor.int32_data(), width);
+  }
+  int64_t count = static_cast<int64_t>(raw.size() / width);
+  if (count != type.getNumElements()) {
     fail(name) << "its shape needs " << type.getNumElements() << " values, but "
-               << tensor.values.size() << " are stored";
+               << count << " are stored";
     return failure();
   }
-  Type element = type.getElementType();
-  unsigned width = element.getIntOrFloatBitWidth();
-  if (element.isInteger(1)) {
-    SmallVector<bool> bits(tensor.values.begin(), tensor.values.end());
-    return Attribute(DenseElementsAttr::get(type, bits));
-  }
-  // The bits of an element are the low bits of the stored number.
-  std::vector<char> raw(tensor.values.size() * (width / 8));
-  for (auto [i, value] : llvm::enumerate(tensor.values))
-    std::memcpy(raw.data() + i * (width / 8), &value, width / 8);
-  return Attribute(DenseElementsAttr::getFromRawBuffer(type, raw));
+  return Attribute(fromBytes(type, raw));
 }
 
 FailureOr<std::pair<RankedTensorType, Attribute>>
-TensorSource::source(const wire::Tensor &tensor, StringRef name) {
-  FailureOr<Type> element = elementType(tensor.dataType);
+TensorSource::source(const TensorProto &tensor, StringRef name) {
+  FailureOr<Type> element = elementType(tensor.data_type());
   if (failed(element)) {
-    fail(name) << "elements of " << wire::nameOf(tensor.dataType)
+    fail(name) << "elements of " << nameOf(tensor.data_type())
                << " are not supported; export in float32, float16 or bfloat16";
     return failure();
   }
   int64_t count = 1;
-  for (int64_t dim : tensor.dims)
+  for (int64_t dim : tensor.dims())
     if (dim < 0 || llvm::MulOverflow(count, dim, count) ||
         count > (int64_t(1) << 48)) {
       fail(name) << "its shape has a size of " << dim
                  << ", which cannot be right";
       return failure();
     }
-  auto type = RankedTensorType::get(tensor.dims, *element);
+  auto type = RankedTensorType::get(
+      {tensor.dims().data(), static_cast<size_t>(tensor.dims_size())},
+      *element);
   int64_t width = llvm::divideCeil((*element).getIntOrFloatBitWidth(), 8);
-  if (!tensor.external && !tensor.hasRaw && count > 0) {
+  if (!isExternal(tensor) && !tensor.has_raw_data() && count > 0) {
     FailureOr<Attribute> values = typedValues(tensor, name, type);
     if (failed(values))
       return failure();
@@ -156,8 +197,8 @@ TensorSource::source(const wire::Tensor &tensor, StringRef name) {
                                           at->offset, at->bytes, *element,
                                           /*transposed=*/false)));
   std::string copy;
-  StringRef raw = tensor.raw;
-  if (tensor.external && count > 0) {
+  StringRef raw = rawData(tensor, bytes);
+  if (isExternal(tensor) && count > 0) {
     auto slice =
         llvm::MemoryBuffer::getFileSlice(at->file, at->bytes, at->offset);
     if (!slice) {
@@ -168,13 +209,6 @@ TensorSource::source(const wire::Tensor &tensor, StringRef name) {
     copy = (*slice)->getBuffer().str();
     raw = copy;
   }
-  if ((*element).isInteger(1)) {
-    SmallVector<bool> bits;
-    for (char byte : raw)
-      bits.push_back(byte != 0);
-    return std::make_pair(type, Attribute(DenseElementsAttr::get(type, bits)));
-  }
-  return std::make_pair(type,
-                        Attribute(DenseElementsAttr::getFromRawBuffer(
-                            type, ArrayRef<char>(raw.data(), raw.size()))));
+  return std::make_pair(
+      type, Attribute(fromBytes(type, ArrayRef<char>(raw.data(), raw.size()))));
 }

@@ -2,7 +2,7 @@
 #ifndef FORESIGHT_IMPORT_ONNX_TENSORSOURCE_H
 #define FORESIGHT_IMPORT_ONNX_TENSORSOURCE_H
 
-#include "Wire.h"
+#include "Model.h"
 
 #include "foresight/Import/Onnx/ExternalData.h"
 
@@ -22,14 +22,14 @@ public:
 
   /// The type and source of `tensor`. Reports an error with `name`.
   mlir::FailureOr<std::pair<mlir::RankedTensorType, mlir::Attribute>>
-  source(const wire::Tensor &tensor, llvm::StringRef name);
+  source(const proto::TensorProto &tensor, llvm::StringRef name);
 
   mlir::FailureOr<mlir::Type> elementType(int32_t dataType);
 
 private:
-  mlir::FailureOr<FileRange> range(const wire::Tensor &tensor,
+  mlir::FailureOr<FileRange> range(const proto::TensorProto &tensor,
                                    llvm::StringRef name, int64_t bytes);
-  mlir::FailureOr<mlir::Attribute> typedValues(const wire::Tensor &tensor,
+  mlir::FailureOr<mlir::Attribute> typedValues(const proto::TensorProto &tensor,
                                                llvm::StringRef name,
                                                mlir::RankedTensorType type);
   mlir::InFlightDiagnostic fail(llvm::StringRef name);

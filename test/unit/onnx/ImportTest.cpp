@@ -8,6 +8,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <random>
 
@@ -214,10 +215,75 @@ TEST_F(ImportTest, FunctionThatCallsItselfIsRefused) {
   expectRefused(whole.bytes, "function 'loop' calls itself");
 }
 
+TEST_F(ImportTest, FunctionsOfNewerVersionsHaveDefaultsAndOverloads) {
+  // Two functions f of one domain: IR version 10 tells them apart.
+  auto make = [](const std::string &overload, float slope) {
+    Message attribute, reference, inner, function;
+    std::string bits(4, '\0');
+    std::memcpy(bits.data(), &slope, 4);
+    attribute.text(1, "slope").varint(2 << 3 | 5).bytes += bits;
+    attribute.number(20, 1);
+    reference.text(1, "alpha").text(21, "slope").number(20, 1);
+    inner = node("LeakyRelu", {"a"}, "b");
+    inner.message(5, reference);
+    return function.text(1, "f")
+        .text(4, "a")
+        .text(5, "b")
+        .text(10, "local")
+        .message(7, inner)
+        .message(11, attribute)
+        .text(13, overload);
+  };
+  Message graph, call = node("f", {"x"}, "y");
+  call.text(7, "local").text(8, "second");
+  graph.message(1, call).message(11, valueInfo("x", 1));
+  Message whole = model(graph);
+  whole.message(25, make("first", 0.25f)).message(25, make("second", 0.5f));
+  auto module = import(whole.bytes);
+  ASSERT_TRUE(succeeded(module)) << said;
+  std::string text;
+  llvm::raw_string_ostream(text) << **module;
+  EXPECT_NE(text.find("alpha = 5.000000e-01 : f32"), std::string::npos) << text;
+
+  whole.message(25, make("second", 1));
+  expectRefused(whole.bytes, "function 'f' of domain 'local' is defined twice");
+}
+
+TEST_F(ImportTest, DeepNestingIsRefused) {
+  auto nested = [](int levels) {
+    Message graph;
+    graph.message(1, node("Relu", {"x"}, "y"));
+    for (int i = 0; i < levels; ++i) {
+      Message branch, outer, body = node("If", {"c"}, "y");
+      branch.text(1, "then_branch").message(6, graph).number(20, 5);
+      outer.message(1, body.message(5, branch));
+      graph = outer;
+    }
+    return model(
+        graph.message(11, valueInfo("x", 1)).message(11, valueInfo("c", 9)));
+  };
+  EXPECT_TRUE(succeeded(import(nested(20).bytes))) << said;
+  expectRefused(nested(40).bytes, "messages are nested more than 99 deep");
+  expectRefused(nested(3000).bytes, "messages are nested more than 99 deep");
+}
+
+TEST_F(ImportTest, FileBeyondTheLimitOfProtobufIsToldWhatToDo) {
+  folder.write("large.onnx", "");
+  std::filesystem::resize_file(folder / "large.onnx", 2200000000);
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    said += diagnostic.str();
+    return success();
+  });
+  EXPECT_TRUE(failed(importOnnx(context, folder / "large.onnx")));
+  EXPECT_NE(said.find("can have 2 GiB at most; save the weights as external"),
+            std::string::npos)
+      << said;
+}
+
 TEST_F(ImportTest, UnknownFieldsOfNewerVersionsAreSkipped) {
   Message graph, extended;
   extended = node("Relu", {"x"}, "y");
-  extended.text(8, "overload").number(500, 1).text(501, "new");
+  extended.text(9, "metadata").number(500, 1).text(501, "new");
   graph.message(1, extended).text(99, "new");
   graph.message(11, valueInfo("x", 1)).message(12, valueInfo("y", 1));
   Message whole = model(graph);
