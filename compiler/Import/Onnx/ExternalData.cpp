@@ -40,7 +40,8 @@ static std::string hubBlobs(StringRef folder) {
 
 ExternalData::ExternalData(StringRef folder) : folder(folder) {}
 
-Error ExternalData::checkContained(StringRef location, StringRef file) {
+Expected<std::string> ExternalData::contained(StringRef location,
+                                              StringRef file) {
   SmallString<256> real, realFolder;
   if (std::error_code code = sys::fs::real_path(file, real))
     return error("its data file '" + file +
@@ -49,19 +50,16 @@ Error ExternalData::checkContained(StringRef location, StringRef file) {
           sys::fs::real_path(folder.empty() ? "." : folder, realFolder))
     return error("the folder '" + folder +
                  "' cannot be read: " + code.message());
-  if (isUnder(real, realFolder))
-    return Error::success();
   std::string blobs = hubBlobs(realFolder);
-  if (!blobs.empty() && isUnder(real, blobs))
-    return Error::success();
+  if (isUnder(real, realFolder) || (!blobs.empty() && isUnder(real, blobs)))
+    return std::string(real);
   return error("its data file '" + location + "' is a link to '" + real +
                "', outside the model's folder; copy the file beside the model");
 }
 
 Expected<ExternalData::File *> ExternalData::open(StringRef location) {
-  auto known = files.find(location);
-  if (known != files.end())
-    return &known->second;
+  if (File *known = byLocation.lookup(location))
+    return known;
   if (location.empty())
     return error("its external data name no file");
   if (location.contains('\0'))
@@ -81,12 +79,13 @@ Expected<ExternalData::File *> ExternalData::open(StringRef location) {
                  "' is missing; put it beside the model");
   if (!sys::fs::is_regular_file(status))
     return error("its data file '" + file + "' is not a regular file");
-  if (Error outside = checkContained(location, file))
-    return std::move(outside);
-  File &entry = files[location];
-  entry.path = std::string(file);
-  entry.size = status.getSize();
-  return &entry;
+  Expected<std::string> real = contained(location, file);
+  if (!real)
+    return real.takeError();
+  auto [entry, isNew] = files.try_emplace(*real);
+  if (isNew)
+    entry->second = {std::string(file), status.getSize(), {}};
+  return byLocation[location] = &entry->second;
 }
 
 Expected<FileRange> ExternalData::resolve(StringRef tensor, StringRef location,

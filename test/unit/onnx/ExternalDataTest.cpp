@@ -142,6 +142,17 @@ TEST_F(ExternalDataTest, TensorsMayShareARangeButNotPartOfOne) {
             std::string::npos);
 }
 
+TEST_F(ExternalDataTest, RangesOverlapWhateverTheFileIsCalled) {
+  fs::create_symlink("w.bin", folder / "link.bin");
+  EXPECT_EQ(resolve("w.bin", 20, 20, -1, "a"), "ok");
+  for (const char *name : {"./w.bin", "link.bin"}) {
+    EXPECT_NE(resolve(name, 30, 20).find("overlap those of 'a'"),
+              std::string::npos)
+        << name;
+    EXPECT_EQ(resolve(name, 20, 20), "ok") << name;
+  }
+}
+
 TEST_F(ExternalDataTest, EmptyTensorTakesNoBytes) {
   EXPECT_EQ(resolve("w.bin", 100, 0), "ok");
   EXPECT_EQ(resolve("w.bin", 0, 100), "ok");

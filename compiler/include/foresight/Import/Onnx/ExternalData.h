@@ -39,6 +39,7 @@ public:
                                     int64_t length, int64_t bytes);
 
 private:
+  /// A data file. Locations that lead to the same one share it.
   struct File {
     std::string path;
     uint64_t size = 0;
@@ -47,10 +48,13 @@ private:
   };
 
   llvm::Expected<File *> open(llvm::StringRef location);
-  llvm::Error checkContained(llvm::StringRef location, llvm::StringRef path);
+  /// The file that `path` leads to, without links.
+  llvm::Expected<std::string> contained(llvm::StringRef location,
+                                        llvm::StringRef path);
 
   std::string folder;
-  llvm::StringMap<File> files;
+  llvm::StringMap<File *> byLocation;
+  llvm::StringMap<File> files; ///< by real path
 };
 
 } // namespace foresight::onnx
