@@ -1,4 +1,12 @@
 //===- FoldNorm.cpp - gamma and beta into low-bit copies ------------------===//
+//
+// The rows that are rounded are w * gamma. Their columns may differ much in
+// size, and inputs are large where they are small: rounded with one step a row,
+// small columns would lose as much as large ones, times larger inputs. So
+// columns are divided by numbers that make them alike, which the LayerNorm that
+// is left multiplies by.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Utils.h"
 
@@ -15,7 +23,8 @@ using namespace foresight;
 /// `copy` made from rows that have gamma and beta folded in: itself where only
 /// `get` reads it.
 static WeightOp foldInto(WeightOp copy, GetWeightOp get, WeightOp gamma,
-                         WeightOp beta, SymbolTable &symbols) {
+                         WeightOp beta, WeightOp balance,
+                         SymbolTable &symbols) {
   auto derived = cast<DerivedAttr>(copy.getSource());
   MLIRContext *context = copy.getContext();
   SmallVector<FlatSymbolRefAttr> sources(derived.getSources());
@@ -23,6 +32,8 @@ static WeightOp foldInto(WeightOp copy, GetWeightOp get, WeightOp gamma,
     sources[2] = FlatSymbolRefAttr::get(gamma);
   if (beta)
     sources[3] = FlatSymbolRefAttr::get(beta);
+  if (balance)
+    sources.push_back(FlatSymbolRefAttr::get(balance));
   auto source = DerivedAttr::get(context, DerivedKind::LowBit, sources);
   bool shared = llvm::any_of(
       *SymbolTable::getSymbolUses(copy, symbols.getOp()),
@@ -45,12 +56,36 @@ static WeightOp foldInto(WeightOp copy, GetWeightOp get, WeightOp gamma,
   return folded;
 }
 
+/// What the columns of `fc1` times `gamma` are divided by.
+static WeightOp balanceOf(WeightOp fc1, WeightOp gamma, SymbolTable &symbols) {
+  MLIRContext *context = fc1.getContext();
+  auto source = DerivedAttr::get(
+      context, DerivedKind::Balance,
+      {FlatSymbolRefAttr::get(fc1),
+       gamma ? FlatSymbolRefAttr::get(gamma)
+             : FlatSymbolRefAttr::get(context, DerivedAttr::kMissing)});
+  auto type = RankedTensorType::get(
+      {cast<RankedTensorType>(fc1.getType()).getDimSize(1)},
+      Float32Type::get(context));
+  std::string name = (fc1.getSymName() + ".balance").str();
+  if (auto existing = symbols.lookup<WeightOp>(name);
+      existing && existing.getSource() == source)
+    return existing;
+  OpBuilder builder(context);
+  builder.setInsertionPointAfter(fc1);
+  auto balance =
+      WeightOp::create(builder, fc1.getLoc(), builder.getStringAttr(name),
+                       TypeAttr::get(type), source);
+  symbols.insert(balance);
+  return balance;
+}
+
 namespace {
 
 struct FoldNormPass : public foresight::impl::FoldNormPassBase<FoldNormPass> {
   /// Makes `predict`, and the selection from its scores, read the LayerNorm
-  /// without gamma and beta.
-  void fold(PredictOp predict, SymbolTable &symbols) {
+  /// without gamma and beta, balanced unless the weights are synthetic.
+  void fold(PredictOp predict, bool synthetic, SymbolTable &symbols) {
     auto norm = predict.getX().getDefiningOp<LayerNormOp>();
     if (!norm || (!norm.getGamma() && !norm.getBeta()) ||
         predict.getPredictor().size() != 1)
@@ -70,11 +105,19 @@ struct FoldNormPass : public foresight::impl::FoldNormPassBase<FoldNormPass> {
       return;
 
     auto oldGet = predict.getPredictor().front().getDefiningOp<GetWeightOp>();
-    WeightOp folded = foldInto(copy, oldGet, gamma, beta, symbols);
+    WeightOp balance;
     OpBuilder builder(predict);
+    Value factors;
+    if (!synthetic) {
+      auto fc1 = symbols.lookup<WeightOp>(derived.getSources()[0].getValue());
+      balance = balanceOf(fc1, gamma, symbols);
+      factors = GetWeightOp::create(builder, norm.getLoc(), balance.getType(),
+                                    FlatSymbolRefAttr::get(balance));
+    }
+    WeightOp folded = foldInto(copy, oldGet, gamma, beta, balance, symbols);
     Value plain =
         LayerNormOp::create(builder, norm.getLoc(), norm.getType(), norm.getX(),
-                            Value(), Value(), norm.getEpsilonAttr());
+                            factors, Value(), norm.getEpsilonAttr());
     Value foldedCopy =
         GetWeightOp::create(builder, copy.getLoc(), folded.getType(),
                             FlatSymbolRefAttr::get(folded));
@@ -95,10 +138,14 @@ struct FoldNormPass : public foresight::impl::FoldNormPassBase<FoldNormPass> {
 
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
+    // Columns that were made up are alike.
+    auto facts = getOperation()->getAttrOfType<DictionaryAttr>(kModelAttr);
+    auto fact = facts ? facts.getAs<BoolAttr>("synthetic") : BoolAttr();
+    const bool synthetic = fact && fact.getValue();
     SmallVector<PredictOp> predicts;
     getOperation().walk([&](PredictOp op) { predicts.push_back(op); });
     for (PredictOp predict : predicts)
-      fold(predict, symbols);
+      fold(predict, synthetic, symbols);
   }
 };
 

@@ -25,9 +25,12 @@ struct LookaheadPass
     auto norm = predict.getX().getDefiningOp<LayerNormOp>();
     OpBuilder builder(predict);
     builder.setInsertionPointAfterValue(stream);
+    Value factors;
+    if (norm.getGamma())
+      factors = builder.clone(*norm.getGamma().getDefiningOp())->getResult(0);
     Value early =
         LayerNormOp::create(builder, norm.getLoc(), norm.getType(), stream,
-                            Value(), Value(), norm.getEpsilonAttr());
+                            factors, Value(), norm.getEpsilonAttr());
     for (Operation *user : predict.getScores().getUsers())
       if (auto select = dyn_cast<SelectCertifiedOp>(user))
         if (select.getX() == predict.getX())
@@ -43,6 +46,17 @@ struct LookaheadPass
       norm.erase();
   }
 
+  /// What a folded LayerNorm multiplies by is the balance of the copy.
+  bool hasNoGamma(LayerNormOp norm) {
+    if (!norm.getGamma())
+      return true;
+    SymbolTable symbols(getOperation());
+    WeightOp weight = weightOf(norm.getGamma(), symbols);
+    auto derived =
+        weight ? dyn_cast<DerivedAttr>(weight.getSource()) : DerivedAttr();
+    return derived && derived.getKind() == DerivedKind::Balance;
+  }
+
   LogicalResult run(PredictOp predict, const PredictionSource &sources) {
     Lookahead wanted = predict.getLookahead();
     if (wanted == Lookahead::Here)
@@ -54,7 +68,7 @@ struct LookaheadPass
                 "proves nothing of the consumer's own input; use a margin or "
                 "lookahead here";
     auto norm = predict.getX().getDefiningOp<LayerNormOp>();
-    if (!norm || norm.getGamma() || norm.getBeta())
+    if (!norm || norm.getBeta() || !hasNoGamma(norm))
       return predict.emitError()
              << "looks ahead but does not read a LayerNorm without gamma and "
                 "beta; run foresight-fold-norm first";

@@ -69,9 +69,13 @@ LogicalResult verifyDerived(WeightOp op, DerivedAttr source) {
     return count >= 1 ? success()
                       : LogicalResult(wrongCount("one source or more"));
   case DerivedKind::LowBit:
-    return count == 4
+    return count == 4 || count == 5
                ? success()
-               : LogicalResult(wrongCount("weight, bias, gamma and beta"));
+               : LogicalResult(wrongCount(
+                     "weight, bias, gamma, beta and perhaps balance"));
+  case DerivedKind::Balance:
+    return count == 2 ? success()
+                      : LogicalResult(wrongCount("weight and gamma"));
   }
   return success();
 }
@@ -120,7 +124,9 @@ LogicalResult WeightOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   for (auto [i, name] : llvm::enumerate(derived.getSources())) {
     types.emplace_back();
     if (derived.isMissing(i)) {
-      if (derived.getKind() == DerivedKind::LowBit && i > 0)
+      const DerivedKind kind = derived.getKind();
+      if ((kind == DerivedKind::LowBit || kind == DerivedKind::Balance) &&
+          i > 0)
         continue;
       return emitOpError() << "is derived by "
                            << stringifyDerivedKind(derived.getKind())
@@ -156,9 +162,18 @@ LogicalResult WeightOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
         failed(check(2, {copy.getColumns()})) ||
         failed(check(3, {copy.getColumns()})))
       return failure();
-    return success();
+    return types.size() > 4 ? check(4, {copy.getColumns()}) : success();
   }
   auto type = cast<RankedTensorType>(getType());
+  if (derived.getKind() == DerivedKind::Balance) {
+    if (type.getRank() != 1 || types[0].getRank() != 2)
+      return emitOpError() << "has type " << type << " and is made from "
+                           << types[0]
+                           << ", but balance is a vector made from a matrix";
+    if (failed(check(0, {types[0].getDimSize(0), type.getDimSize(0)})))
+      return failure();
+    return check(1, type.getShape());
+  }
   if (derived.getKind() == DerivedKind::Transpose) {
     if (type.getRank() != 2)
       return emitOpError() << "has rank " << type.getRank()

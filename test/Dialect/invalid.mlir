@@ -106,7 +106,7 @@ foresight.weight @w : !foresight.low_bit<8 x 4, 4> = #foresight.derived<transpos
 // -----
 
 foresight.weight @v : tensor<8x4xf32> = dense<1.0> : tensor<8x4xf32>
-// expected-error@+1 {{is derived by low_bit, which takes weight, bias, gamma and beta, from 1}}
+// expected-error@+1 {{is derived by low_bit, which takes weight, bias, gamma, beta and perhaps balance, from 1}}
 foresight.weight @w : !foresight.low_bit<8 x 4, 4> = #foresight.derived<low_bit, [@v]>
 
 // -----
@@ -121,6 +121,31 @@ foresight.weight @v : tensor<8x4xf32> = dense<1.0> : tensor<8x4xf32>
 foresight.weight @g : tensor<8xf32> = dense<1.0> : tensor<8xf32>
 // expected-error@+1 {{has type '!foresight.low_bit<8 x 4, 4>', for which @g must have shape [4], but it has type 'tensor<8xf32>'}}
 foresight.weight @w : !foresight.low_bit<8 x 4, 4> = #foresight.derived<low_bit, [@v, @none, @g, @none]>
+
+// -----
+
+foresight.weight @v : tensor<8x4xf32> = dense<1.0> : tensor<8x4xf32>
+// expected-error@+1 {{is derived by balance, which takes weight and gamma, from 1}}
+foresight.weight @w : tensor<4xf32> = #foresight.derived<balance, [@v]>
+
+// -----
+
+foresight.weight @v : tensor<8x4xf32> = dense<1.0> : tensor<8x4xf32>
+// expected-error@+1 {{has type 'tensor<8xf32>', for which @v must have shape [8, 8], but it has type 'tensor<8x4xf32>'}}
+foresight.weight @w : tensor<8xf32> = #foresight.derived<balance, [@v, @none]>
+
+// -----
+
+foresight.weight @v : tensor<4xf32> = dense<1.0> : tensor<4xf32>
+// expected-error@+1 {{has type 'tensor<4xf32>' and is made from 'tensor<4xf32>', but balance is a vector made from a matrix}}
+foresight.weight @w : tensor<4xf32> = #foresight.derived<balance, [@v, @none]>
+
+// -----
+
+foresight.weight @v : tensor<8x4xf32> = dense<1.0> : tensor<8x4xf32>
+foresight.weight @c : tensor<8xf32> = dense<1.0> : tensor<8xf32>
+// expected-error@+1 {{has type '!foresight.low_bit<8 x 4, 4>', for which @c must have shape [4], but it has type 'tensor<8xf32>'}}
+foresight.weight @w : !foresight.low_bit<8 x 4, 4> = #foresight.derived<low_bit, [@v, @none, @none, @none, @c]>
 
 // -----
 

@@ -15,6 +15,10 @@ foresight.weight @fc1_t : tensor<4x8xf16> = #foresight.derived<transpose, [@fc1]
 foresight.weight @both : tensor<16x4xf16> = #foresight.derived<concat_rows, [@fc1, @fc1]>
 // CHECK: foresight.weight @copy : !foresight.low_bit<8 x 4, 4> = #foresight.derived<low_bit, [@fc1, @bias, @none, @none]>
 foresight.weight @copy : !foresight.low_bit<8 x 4, 4> = #foresight.derived<low_bit, [@fc1, @bias, @none, @none]>
+// CHECK: foresight.weight @even : tensor<4xf32> = #foresight.derived<balance, [@fc1, @none]>
+foresight.weight @even : tensor<4xf32> = #foresight.derived<balance, [@fc1, @none]>
+// CHECK: foresight.weight @even_copy : !foresight.low_bit<8 x 4, 4> = #foresight.derived<low_bit, [@fc1, @bias, @none, @none, @even]>
+foresight.weight @even_copy : !foresight.low_bit<8 x 4, 4> = #foresight.derived<low_bit, [@fc1, @bias, @none, @none, @even]>
 
 // CHECK-LABEL: func.func @weights
 func.func @weights() -> (tensor<8x4xf16>, !foresight.low_bit<8 x 4, 4>) {

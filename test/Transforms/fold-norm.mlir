@@ -3,11 +3,12 @@
 foresight.weight @fc1 : tensor<64x16xf16> = #foresight.synthetic<seed = 1, mean = 0.0 : f64, deviation = 1.0 : f64>
 foresight.weight @gamma : tensor<16xf32> = #foresight.synthetic<seed = 2, mean = 1.0 : f64, deviation = 0.1 : f64>
 foresight.weight @beta : tensor<16xf32> = #foresight.synthetic<seed = 3, mean = 0.0 : f64, deviation = 0.1 : f64>
-// CHECK-DAG: @once : !foresight.low_bit<64 x 16, 4> = #foresight.derived<low_bit, [@fc1, @none, @gamma, @beta]>
+// CHECK-DAG: @once : !foresight.low_bit<64 x 16, 4> = #foresight.derived<low_bit, [@fc1, @none, @gamma, @beta, @fc1.balance]>
 foresight.weight @once : !foresight.low_bit<64 x 16, 4> = #foresight.derived<low_bit, [@fc1, @none, @none, @none]>
 // A copy that others read is kept for them.
 // CHECK-DAG: @twice : !foresight.low_bit<64 x 16, 4> = #foresight.derived<low_bit, [@fc1, @none, @none, @none]>
-// CHECK-DAG: @twice.folded : !foresight.low_bit<64 x 16, 4> = #foresight.derived<low_bit, [@fc1, @none, @gamma, @none]>
+// CHECK-DAG: @twice.folded : !foresight.low_bit<64 x 16, 4> = #foresight.derived<low_bit, [@fc1, @none, @gamma, @none, @fc1.balance]>
+// CHECK-DAG: @fc1.balance : tensor<16xf32> = #foresight.derived<balance, [@fc1, @gamma]>
 foresight.weight @twice : !foresight.low_bit<64 x 16, 4> = #foresight.derived<low_bit, [@fc1, @none, @none, @none]>
 
 // CHECK-LABEL: func.func @affine_norm
@@ -16,7 +17,8 @@ func.func @affine_norm(%r: tensor<1x16xf32>) -> !foresight.index_set<64 of 64> {
   %g = foresight.get_weight @gamma : tensor<16xf32>
   %b = foresight.get_weight @beta : tensor<16xf32>
   %copy = foresight.get_weight @once : !foresight.low_bit<64 x 16, 4>
-  // CHECK: %[[U:.*]] = foresight.layer_norm %[[R]] epsilon = 1.000000e-05
+  // CHECK: %[[C:.*]] = foresight.get_weight @fc1.balance : tensor<16xf32>
+  // CHECK: %[[U:.*]] = foresight.layer_norm %[[R]] gamma(%[[C]] : tensor<16xf32>) epsilon = 1.000000e-05
   // CHECK: %[[COPY:.*]] = foresight.get_weight @once
   // CHECK: %[[S:.*]], %{{.*}} = foresight.predict %[[U]], %[[COPY]]
   // CHECK: foresight.select_certified %[[S]], %[[U]], %[[COPY]]

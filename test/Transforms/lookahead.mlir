@@ -3,6 +3,7 @@
 // RUN: %{to} --foresight-sparsify="rule=margin lookahead=half_block" %{ahead} | FileCheck %s --check-prefix=HALF
 // RUN: %{to} --foresight-sparsify="rule=margin lookahead=block" %{ahead} | FileCheck %s --check-prefix=BLOCK
 // RUN: %{to} --foresight-sparsify="rule=margin lookahead=here" %{ahead} | FileCheck %s --check-prefix=HERE
+// RUN: sed 's/synthetic = true/synthetic = false/' %fixtures/step-pre-norm.mlir | foresight-opt --foresight-prepare-pipeline --foresight-specialize-entries --foresight-sparsify="rule=margin lookahead=half_block" %{ahead} | FileCheck %s --check-prefix=BALANCED
 // RUN: foresight-opt %s --foresight-lookahead --split-input-file --verify-diagnostics
 
 // The prediction is made from what the attention of its block reads, before it.
@@ -15,6 +16,14 @@
 // HALF: %[[X1:.*]] = foresight.add
 // HALF: foresight.layer_norm %[[X1]] epsilon
 // HALF-NEXT: foresight.predict
+
+// What balances the columns of a copy goes along.
+// BALANCED-LABEL: func.func @decode
+// BALANCED: %[[X0:.*]] = foresight.add %{{.*}}, %{{.*}}
+// BALANCED: %[[C:.*]] = foresight.get_weight @layers.0.fc1.weight.balance
+// BALANCED: %[[U:.*]] = foresight.layer_norm %[[X0]] gamma(%[[C]] : tensor<64xf32>) epsilon
+// BALANCED-NEXT: %[[S:.*]], %[[DONE:.*]] = foresight.predict %[[U]], {{.*}} {lookahead = #foresight.lookahead<half_block>}
+// BALANCED: foresight.select_certified %[[S]], %[[U]], {{.*}} after(%[[DONE]])
 
 // The second block predicts from where the MLP of the first reads; the first,
 // which has none before it, from the earliest there is.

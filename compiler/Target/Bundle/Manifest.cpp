@@ -74,6 +74,10 @@ LogicalResult ManifestBuilder::addQuantised(WeightOp weight) {
   auto copy = weightIndex.find(weight.getSymName());
   if (!derived || copy == weightIndex.end())
     return success();
+  if (!derived.isMissing(4))
+    return weight.emitError()
+           << "@" << weight.getSymName()
+           << " is balanced: a GPU makes copies of synthetic weights without";
   OrderedJson rule = OrderedJson::object();
   for (auto [key, source] :
        llvm::zip(std::array{"weight", "bias", "gamma", "beta"},

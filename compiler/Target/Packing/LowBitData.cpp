@@ -18,7 +18,7 @@ static constexpr const char *kNone = "none";
 
 Result<LowBitData> LowBitData::resolve(Resolver &resolver, StringRef weight,
                                        StringRef bias, StringRef gamma,
-                                       StringRef beta) {
+                                       StringRef beta, StringRef balance) {
   LowBitData data;
   FORESIGHT_TRY(WeightOp source, resolver.lookup(weight));
   FORESIGHT_TRY(data.weight, resolver.resolve(source));
@@ -30,10 +30,11 @@ Result<LowBitData> LowBitData::resolve(Resolver &resolver, StringRef weight,
                      " columns; the error bound of a low-bit "
                      "copy holds up to ",
                      kMaxColumns, ". Compile with --sparsity=none");
-  std::vector<float> *vectors[] = {&data.bias, &data.gamma, &data.beta};
-  const int64_t sizes[] = {data.rows, data.columns, data.columns};
-  const StringRef symbols[] = {bias, gamma, beta};
-  for (int i = 0; i < 3; ++i) {
+  std::vector<float> *vectors[] = {&data.bias, &data.gamma, &data.beta,
+                                   &data.balance};
+  const int64_t sizes[] = {data.rows, data.columns, data.columns, data.columns};
+  const StringRef symbols[] = {bias, gamma, beta, balance};
+  for (int i = 0; i < 4; ++i) {
     data.vectorKeys += ";";
     if (symbols[i] == kNone)
       continue;
@@ -58,13 +59,14 @@ Result<LowBitData> LowBitData::resolve(Resolver &resolver, WeightOp weight) {
   auto type = dyn_cast<LowBitType>(weight.getType());
   auto attr = dyn_cast<DerivedAttr>(weight.getSource());
   if (!type || !attr || attr.getKind() != DerivedKind::LowBit ||
-      attr.getSources().size() != 4)
+      attr.getSources().size() < 4)
     return makeError(ErrorCode::BadInput, label,
                      ": a low-bit copy needs [weight, bias, gamma, beta]");
   ArrayRef<FlatSymbolRefAttr> sources = attr.getSources();
   FORESIGHT_TRY(LowBitData data,
                 resolve(resolver, sources[0].getValue(), sources[1].getValue(),
-                        sources[2].getValue(), sources[3].getValue()));
+                        sources[2].getValue(), sources[3].getValue(),
+                        attr.isMissing(4) ? kNone : sources[4].getValue()));
   if (data.rows != type.getRows() || data.columns != type.getColumns())
     return makeError(ErrorCode::BadInput, label, ": is ", type.getRows(), " x ",
                      type.getColumns(), " but its weight is ", data.rows, " x ",
@@ -90,7 +92,7 @@ Status LowBitData::pack(int64_t begin, int64_t end,
       static_cast<size_t>(lowbit::record(count, columns, bits).bytes));
   std::vector<float> values(static_cast<size_t>(count * columns));
   FORESIGHT_CHECK(weight.readRows(begin, end, values.data()));
-  lowbit::Packer packer(count, columns, bits, gamma, beta, record);
+  lowbit::Packer packer(count, columns, bits, gamma, beta, record, balance);
   for (int64_t i = 0; i < count; ++i)
     packer.pack(i, std::span(values).subspan(i * columns, columns),
                 bias.empty() ? 0.0f : bias[begin + i]);

@@ -17,7 +17,7 @@ namespace foresight::packing {
 /// What a low-bit copy is made of.
 struct LowBitData {
   WeightData weight;
-  std::vector<float> bias, gamma, beta; ///< empty: missing
+  std::vector<float> bias, gamma, beta, balance; ///< empty: missing
   int64_t rows = 0, columns = 0;
   int bits = 0;
 
@@ -30,7 +30,8 @@ struct LowBitData {
   /// to the caller.
   static Result<LowBitData> resolve(Resolver &resolver, llvm::StringRef weight,
                                     llvm::StringRef bias, llvm::StringRef gamma,
-                                    llvm::StringRef beta);
+                                    llvm::StringRef beta,
+                                    llvm::StringRef balance);
 
   std::string key() const;
   std::vector<std::string> tensorNames() const;

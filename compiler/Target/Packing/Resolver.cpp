@@ -3,6 +3,8 @@
 
 #include "WeightData.h"
 
+#include "foresight/lowbit/Balance.h"
+
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -159,6 +161,35 @@ Result<WeightData> Resolver::derived(WeightOp weight, DerivedAttr attr,
   return data;
 }
 
+/// What the columns of a low-bit copy are divided by.
+Result<WeightData> Resolver::balance(WeightOp weight, DerivedAttr attr,
+                                     WeightData data) {
+  FORESIGHT_TRY(WeightOp source, lookup(attr.getSources()[0].getValue()));
+  FORESIGHT_TRY(WeightData matrix, resolve(source));
+  std::vector<float> gamma;
+  auto tensor = std::make_shared<Tensor>();
+  tensor->key = "balance " + matrix.key();
+  if (!attr.isMissing(1)) {
+    FORESIGHT_TRY(WeightOp vectorOp, lookup(attr.getSources()[1].getValue()));
+    FORESIGHT_TRY(WeightData vector, resolve(vectorOp));
+    gamma.resize(static_cast<size_t>(vector.columns));
+    FORESIGHT_CHECK(vector.readRows(0, 1, gamma.data()));
+    tensor->key += ";" + vector.key();
+  }
+  if (matrix.columns != data.columns ||
+      (!gamma.empty() && gamma.size() != static_cast<size_t>(matrix.columns)))
+    return makeError(ErrorCode::BadInput, labelOf(weight), ": has type ",
+                     print(weight.getType()), " but ", matrix.columns,
+                     " columns and ", gamma.size(), " gammas to balance");
+  FORESIGHT_TRY(const std::vector<float> sample, readSample(matrix));
+  tensor->data = lowbit::balanceColumns(sample, matrix.columns, gamma);
+  tensor->name = tensorNameOf(weight);
+  tensor->where = labelOf(weight);
+  tensor->count = data.columns;
+  data.parts = {Part{std::move(tensor), 1, data.columns, false}};
+  return data;
+}
+
 Result<WeightData> Resolver::resolve(WeightOp weight) {
   const std::string symbol = weight.getSymName().str();
   auto type = dyn_cast<RankedTensorType>(weight.getType());
@@ -198,7 +229,9 @@ Result<WeightData> Resolver::resolve(WeightOp weight) {
   } else if (auto attr = dyn_cast<DerivedAttr>(source);
              attr && attr.getKind() != DerivedKind::LowBit) {
     active.push_back(symbol);
-    auto result = derived(weight, attr, std::move(data));
+    auto result = attr.getKind() == DerivedKind::Balance
+                      ? balance(weight, attr, std::move(data))
+                      : derived(weight, attr, std::move(data));
     active.pop_back();
     return result;
   } else {

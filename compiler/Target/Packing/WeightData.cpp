@@ -5,6 +5,7 @@
 
 #include "Transpose.h"
 
+#include "foresight/lowbit/Balance.h"
 #include "foresight/support/Float.h"
 #include "foresight/support/Hash.h"
 
@@ -225,6 +226,18 @@ uint64_t WeightData::sample() const {
     values.insert(values.end(), value, value + elementBytes(element));
   }
   return hash64(values);
+}
+
+Result<std::vector<float>> packing::readSample(const WeightData &weight) {
+  std::vector<float> values;
+  for (const lowbit::RowRange &group : lowbit::sampleRows(weight.rows)) {
+    const size_t before = values.size();
+    values.resize(before + static_cast<size_t>((group.end - group.begin) *
+                                               weight.columns));
+    FORESIGHT_CHECK(
+        weight.readRows(group.begin, group.end, values.data() + before));
+  }
+  return values;
 }
 
 Result<bool> packing::equalContent(const WeightData &a, const WeightData &b) {

@@ -70,6 +70,9 @@ private:
                      int64_t count) const;
 };
 
+/// Rows that `lowbit::sampleRows` names, one after the other.
+Result<std::vector<float>> readSample(const WeightData &weight);
+
 /// Whether every element is the same. Element types and shapes must be equal.
 Result<bool> equalContent(const WeightData &a, const WeightData &b);
 
@@ -88,6 +91,8 @@ private:
   Result<std::shared_ptr<const Tensor>> dense(WeightOp weight,
                                               mlir::ElementsAttr attr);
   Result<WeightData> derived(WeightOp weight, DerivedAttr attr,
+                             WeightData data);
+  Result<WeightData> balance(WeightOp weight, DerivedAttr attr,
                              WeightData data);
 
   mlir::SymbolTable symbols;

@@ -2,6 +2,7 @@
 
 #include "foresight/Interpreter/Weights.h"
 
+#include "foresight/lowbit/Balance.h"
 #include "foresight/lowbit/Pack.h"
 #include "foresight/support/ElementType.h"
 #include "foresight/support/Float.h"
@@ -84,17 +85,34 @@ Matrix readSynthetic(RankedTensorType type, SyntheticAttr source) {
   return result;
 }
 
+/// As packing makes it, from the same rows; a null gamma is missing.
+Matrix makeBalance(const Matrix &weight, const Matrix *gamma) {
+  std::vector<float> sample;
+  for (const lowbit::RowRange &group : lowbit::sampleRows(weight.rows))
+    for (int64_t i = group.begin; i < group.end; ++i)
+      for (const double value : weight.row(i))
+        sample.push_back(static_cast<float>(value));
+  const std::vector<float> balance = lowbit::balanceColumns(
+      sample, weight.columns,
+      gamma ? toFloat(gamma->data) : std::vector<float>());
+  Matrix result(1, weight.columns);
+  std::copy(balance.begin(), balance.end(), result.data.begin());
+  return result;
+}
+
 /// Rounds a matrix to few bits with LayerNorm folded in; null is missing.
 LowBitCopy makeCopy(LowBitType type, const Matrix &weight, const Matrix *bias,
-                    const Matrix *gamma, const Matrix *beta) {
+                    const Matrix *gamma, const Matrix *beta,
+                    const Matrix *balance) {
   const int64_t rows = type.getRows(), columns = type.getColumns();
   const int bits = static_cast<int>(type.getBits());
   std::vector<std::byte> bytes(lowbit::record(rows, columns, bits).bytes);
-  const std::vector<float> g = gamma ? toFloat(gamma->data)
-                                     : std::vector<float>(),
-                           b = beta ? toFloat(beta->data)
-                                    : std::vector<float>();
-  const lowbit::Packer packer(rows, columns, bits, g, b, bytes);
+  const auto vector = [](const Matrix *source) {
+    return source ? toFloat(source->data) : std::vector<float>();
+  };
+  const std::vector<float> g = vector(gamma), b = vector(beta),
+                           c = vector(balance);
+  const lowbit::Packer packer(rows, columns, bits, g, b, bytes, c);
   for (int64_t i = 0; i < rows; ++i)
     packer.pack(i, toFloat(weight.row(i)),
                 bias ? static_cast<float>(bias->data[i]) : 0);
@@ -195,7 +213,10 @@ FailureOr<Data> Weights::make(WeightOp weight) {
   }
   case DerivedKind::LowBit:
     return Data(makeCopy(cast<LowBitType>(weight.getType()), *matrices[0],
-                         matrices[1], matrices[2], matrices[3]));
+                         matrices[1], matrices[2], matrices[3],
+                         matrices.size() > 4 ? matrices[4] : nullptr));
+  case DerivedKind::Balance:
+    return rounded(makeBalance(*matrices[0], matrices[1]));
   }
   return failure();
 }

@@ -25,8 +25,9 @@ double positive(double mean, double deviation) {
 
 Density lowbit::expectedDensity(const RecordView &record, double kappa,
                                 const Inputs &inputs) {
-  const auto columns = static_cast<double>(record.getColumns());
-  const double radius = std::sqrt(columns);
+  const double root = std::sqrt(static_cast<double>(record.getColumns()));
+  const double radius = inputs.length > 0 ? inputs.length : root;
+  const double spread = inputs.spread * radius / root;
   const double residual =
       radius * kPeak /
       (activationMax(record.getColumns(), record.getBits()) * std::sqrt(12.0));
@@ -45,9 +46,9 @@ Density lowbit::expectedDensity(const RecordView &record, double kappa,
     // What the record's bias has besides the bias; beta's part is not known.
     const double slack = slackOf(record.getColumns(), folded, norm, error,
                                  std::fabs(record.bias(i)));
-    sum.active += positive(bias - slack, inputs.spread * folded);
+    sum.active += positive(bias - slack, spread * folded);
     sum.kept += positive(bias + kappa * error * radius + norm * residual,
-                         inputs.spread * norm);
+                         spread * norm);
   }
   const auto count = static_cast<double>(record.getRows());
   return {sum.active / count, sum.kept / count};

@@ -108,9 +108,9 @@ void lowbit::unpackCodes(const std::byte *in, int bits,
 
 Packer::Packer(int64_t rows, int64_t columns, int bits,
                std::span<const float> gamma, std::span<const float> beta,
-               std::span<std::byte> record)
+               std::span<std::byte> record, std::span<const float> balance)
     : rows(rows), columns(columns), bits(bits), gamma(gamma), beta(beta),
-      base(record.data()) {
+      balance(balance), base(record.data()) {
   const Record layout = lowbit::record(rows, columns, bits);
   // Codes of rows are written whole; only what lies behind them is not.
   const int64_t codes = rows * rowBytes(columns, bits);
@@ -118,17 +118,23 @@ Packer::Packer(int64_t rows, int64_t columns, int bits,
 }
 
 void Packer::pack(int64_t i, std::span<const float> weight, float bias) const {
+  // Products of two f32 numbers are exact in f64.
+  std::vector<double> exact(columns);
   std::vector<float> row(columns);
-  for (int64_t k = 0; k < columns; ++k)
-    row[k] = gamma.empty() ? weight[k] : weight[k] * gamma[k];
+  for (int64_t k = 0; k < columns; ++k) {
+    exact[k] = weight[k];
+    if (!gamma.empty())
+      exact[k] *= gamma[k];
+    if (!balance.empty())
+      exact[k] /= balance[k];
+    row[k] = static_cast<float>(exact[k]);
+  }
   std::vector<uint8_t> codes(columns);
   const float scale = quantiseRow(row, bits, codes);
 
-  // Products of two f32 numbers are exact in f64.
   double error = 0, norm = 0, energy = 0, shift = 0, magnitude = 0;
   for (int64_t k = 0; k < columns; ++k) {
-    const double w = weight[k];
-    const double folded = gamma.empty() ? w : w * gamma[k];
+    const double w = weight[k], folded = exact[k];
     const double rounded = scale * (codes[k] - zero(bits));
     error += (folded - rounded) * (folded - rounded);
     norm += rounded * rounded;

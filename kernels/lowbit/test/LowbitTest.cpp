@@ -1,5 +1,6 @@
 //===- LowbitTest.cpp - Layout, bound and reference -----------------------===//
 
+#include "foresight/lowbit/Balance.h"
 #include "foresight/lowbit/Estimate.h"
 #include "foresight/lowbit/Reference.h"
 
@@ -37,7 +38,7 @@ std::vector<float> onSphere(std::vector<float> x) {
 struct Layer {
   int64_t rows, columns;
   int bits;
-  std::vector<float> weight, bias, gamma, beta;
+  std::vector<float> weight, bias, gamma, beta, balance;
   std::vector<std::byte> data;
 
   Layer(int64_t rows, int64_t columns, int bits, uint64_t seed)
@@ -53,9 +54,24 @@ struct Layer {
     return std::span(weight).subspan(i * columns, columns);
   }
 
+  /// Columns of very unequal size, and what balances them.
+  void makeUneven() {
+    for (int64_t k = 0; k < columns; ++k)
+      gamma[k] *= std::ldexp(1.0f, -static_cast<int>(k % 12));
+    balance = balanceColumns(weight, columns, gamma);
+  }
+
+  /// What the copy is applied to.
+  std::vector<float> balanced(std::span<const float> x) const {
+    std::vector<float> result(x.begin(), x.end());
+    for (size_t k = 0; k < balance.size(); ++k)
+      result[k] *= balance[k];
+    return result;
+  }
+
   RecordView pack() {
     data.assign(record(rows, columns, bits).bytes, std::byte{0xcd});
-    const Packer packer(rows, columns, bits, gamma, beta, data);
+    const Packer packer(rows, columns, bits, gamma, beta, data, balance);
     for (int64_t i = 0; i < rows; ++i)
       packer.pack(i, row(i), bias[i]);
     return {data.data(), rows, columns, bits};
@@ -88,7 +104,8 @@ struct Layer {
 /// No neuron that is left out at kappa 1 is active, exactly or in f32.
 void expectLossless(const Layer &layer, const RecordView &copy,
                     std::span<const float> x) {
-  const Activations rounded = quantiseActivations(x, layer.bits);
+  const Activations rounded =
+      quantiseActivations(layer.balanced(x), layer.bits);
   for (int64_t i = 0; i < layer.rows; ++i) {
     if (keeps(copy, i, rounded, score(copy, i, rounded), 1))
       continue;
@@ -194,6 +211,68 @@ TEST_P(LowbitBits, NothingActiveIsLeftOutOnRandomInputs) {
   const RecordView copy = layer.pack();
   for (uint64_t seed = 0; seed < 20; ++seed)
     expectLossless(layer, copy, onSphere(normals(layer.columns, 1000 + seed)));
+}
+
+TEST_P(LowbitBits, NothingActiveIsLeftOutOfABalancedCopy) {
+  Layer layer(64, 256, GetParam(), 13);
+  layer.makeUneven();
+  const RecordView copy = layer.pack();
+  for (uint64_t seed = 0; seed < 20; ++seed)
+    expectLossless(layer, copy, onSphere(normals(layer.columns, 1000 + seed)));
+}
+
+/// All of x along what rounding lost, as far as balance lets it, and a bias
+/// that leaves the neuron active by a hair.
+TEST_P(LowbitBits, NothingActiveIsLeftOutAtTheEdgeOfABalancedCopy) {
+  Layer layer(16, 384, GetParam(), 14);
+  layer.makeUneven();
+  std::vector<uint8_t> codes(layer.columns);
+  for (int64_t i = 0; i < layer.rows; ++i) {
+    RecordView copy = layer.pack();
+    copy.codes(i, codes);
+    std::vector<float> lost(layer.columns);
+    for (int64_t k = 0; k < layer.columns; ++k)
+      lost[k] = static_cast<float>(
+          (double{layer.row(i)[k]} * layer.gamma[k] / layer.balance[k] -
+           copy.valueOf(i, codes[k])) /
+          layer.balance[k]);
+    const std::vector<float> x = onSphere(lost);
+    layer.bias[i] = 0;
+    layer.bias[i] = static_cast<float>(-layer.exact(i, x));
+    while (layer.exact(i, x) <= 0)
+      layer.bias[i] = std::nextafter(layer.bias[i], 1e30f);
+    copy = layer.pack();
+    const Activations rounded =
+        quantiseActivations(layer.balanced(x), layer.bits);
+    const float found = score(copy, i, rounded);
+    EXPECT_TRUE(keeps(copy, i, rounded, found, 1)) << "row " << i;
+    EXPECT_FALSE(keeps(copy, i, rounded, found, 0)) << "row " << i;
+    expectLossless(layer, copy, x);
+  }
+}
+
+/// Inputs that are large where columns are small, as those of trained models.
+TEST_P(LowbitBits, ABalancedCopyKeepsFewer) {
+  Layer plain(200, 384, GetParam(), 31);
+  for (float &b : plain.bias)
+    b *= 0.1f;
+  Layer layer = plain;
+  layer.makeUneven();
+  plain.gamma = layer.gamma;
+  const RecordView copy = plain.pack(), balanced = layer.pack();
+  size_t before = 0, after = 0;
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    std::vector<float> x = normals(layer.columns, 40 + seed);
+    for (int64_t k = 0; k < layer.columns; ++k)
+      x[k] /= layer.balance[k];
+    x = onSphere(x);
+    const float kappa = 4 / std::sqrt(384.0f);
+    before += select(copy, quantiseActivations(x, GetParam()), kappa).size();
+    after += select(balanced,
+                    quantiseActivations(layer.balanced(x), GetParam()), kappa)
+                 .size();
+  }
+  EXPECT_LT(after, before);
 }
 
 /// The input that the bound is about: all of x along what rounding lost, and a
@@ -375,6 +454,42 @@ TEST(Lowbit, SmallerKappaKeepsFewer) {
   EXPECT_LT(margin.size(), proof.size());
   EXPECT_TRUE(
       std::includes(proof.begin(), proof.end(), margin.begin(), margin.end()));
+}
+
+TEST(Balance, SamplesFewRowsFromEverywhere) {
+  for (int64_t rows : {1, 5, 16, 17, 256, 257, 1536, 100000}) {
+    int64_t count = 0, end = 0;
+    for (const RowRange &group : sampleRows(rows)) {
+      EXPECT_GE(group.begin, end);
+      EXPECT_GT(group.end, group.begin);
+      end = group.end;
+      count += group.end - group.begin;
+    }
+    EXPECT_LE(end, rows);
+    EXPECT_GE(end, rows - rows / 16) << "the last rows speak too";
+    EXPECT_EQ(count, std::min<int64_t>(rows, count));
+    EXPECT_GE(count, std::min<int64_t>(rows, 200));
+    EXPECT_LE(count, 256);
+  }
+}
+
+TEST(Balance, IsTheSizeOfAColumnOverTheLargest) {
+  // Columns of size 1, 2, 4, 2, one of zeros, one that stands out.
+  const std::vector<float> sample = {1, -2, 4,  2, 0, 100, //
+                                     1, 2,  -4, 2, 0, 100};
+  EXPECT_EQ(balanceColumns(sample, 6, {}),
+            (std::vector<float>{0.125f, 0.25f, 0.5f, 0.25f, 0x1p-10f, 1}))
+      << "the largest counts as four times the median";
+  const std::vector<float> gamma = {4, -2, 1, 2, 1, 0.04f};
+  EXPECT_EQ(balanceColumns(sample, 6, gamma),
+            (std::vector<float>{1, 1, 1, 1, 0x1p-10f, 1}));
+}
+
+TEST(Balance, OfNothingIsOne) {
+  EXPECT_EQ(balanceColumns(std::vector<float>(6), 3, {}),
+            std::vector<float>(3, 1));
+  EXPECT_EQ(balanceColumns(std::vector<float>{NAN, 1}, 2, {}),
+            std::vector<float>(2, 1));
 }
 
 TEST(Lowbit, EstimateIsWhatSphericalInputsGive) {

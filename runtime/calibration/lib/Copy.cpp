@@ -10,8 +10,9 @@ Copy Copy::make(const MlpLayer &layer, int bits) {
   const int64_t neurons = layer.neurons, hidden = layer.hidden;
   std::vector<std::byte> record(lowbit::record(neurons, hidden, bits).bytes);
   const lowbit::Packer packer(neurons, hidden, bits, layer.gamma, layer.beta,
-                              record);
+                              record, layer.balance);
   Copy copy(neurons, hidden, bits);
+  copy.balance = layer.balance;
   const lowbit::RecordView view(record.data(), neurons, hidden, bits);
   std::vector<float> row(hidden);
   std::vector<uint8_t> codes(hidden);
@@ -31,7 +32,11 @@ Copy Copy::make(const MlpLayer &layer, int bits) {
 
 Copy::Rounded Copy::round(std::span<const float> normalised,
                           std::span<float> out) const {
-  const lowbit::Activations x = lowbit::quantiseActivations(normalised, bits);
+  std::copy(normalised.begin(), normalised.end(), out.begin());
+  for (size_t k = 0; k < balance.size(); ++k)
+    out[k] *= balance[k];
+  const lowbit::Activations x =
+      lowbit::quantiseActivations(out.first(normalised.size()), bits);
   for (size_t k = 0; k < normalised.size(); ++k)
     out[k] = x.scale * static_cast<float>(x.values[k]);
   return {x.norm, x.residual};

@@ -2,6 +2,7 @@
 #include "foresight/calibration/MlpLayer.h"
 
 #include "foresight/abi/Kernel.h"
+#include "foresight/lowbit/Balance.h"
 #include "foresight/support/Float.h"
 
 #include <cmath>
@@ -9,7 +10,7 @@
 
 namespace foresight::calibration {
 
-static int64_t paddedColumns(int64_t columns) {
+int64_t paddedColumns(int64_t columns) {
   constexpr int64_t kPad = FORESIGHT_ROW_PAD;
   return (columns + kPad - 1) / kPad * kPad;
 }
@@ -61,6 +62,7 @@ Result<MlpLayer> MlpLayer::read(const Bundle &bundle,
                  .epsilon = selection.epsilon,
                  .gamma = {},
                  .beta = {},
+                 .balance = {},
                  .bias = std::vector<float>(selection.neurons),
                  .fc1 = Panels(selection.neurons, selection.hidden)};
   if (selection.gamma >= 0) {
@@ -77,6 +79,13 @@ Result<MlpLayer> MlpLayer::read(const Bundle &bundle,
     FORESIGHT_CHECK(readRows(bundle, selection.fc1, i, 1, row));
     layer.fc1.setRow(i, row);
   }
+  std::vector<float> sample;
+  for (const lowbit::RowRange &group : lowbit::sampleRows(layer.neurons))
+    for (int64_t i = group.begin; i < group.end; ++i) {
+      layer.fc1.getRow(i, row);
+      sample.insert(sample.end(), row.begin(), row.end());
+    }
+  layer.balance = lowbit::balanceColumns(sample, layer.hidden, layer.gamma);
   return layer;
 }
 

@@ -31,10 +31,13 @@ MlpLayer makeLayer(int64_t neurons, int64_t hidden) {
                  .epsilon = 1e-5,
                  .gamma = normals(hidden, 0.2f, 1),
                  .beta = normals(hidden, 0.1f, 2),
+                 .balance = normals(hidden, 0.2f, 4),
                  .bias = normals(neurons, 0.2f, 3),
                  .fc1 = Panels(neurons, hidden)};
   for (float &value : layer.gamma)
     value += 1;
+  for (float &value : layer.balance)
+    value = std::exp2(-std::fabs(value));
   for (float &value : layer.bias)
     value -= 1;
   for (int64_t i = 0; i < neurons; ++i)
@@ -73,7 +76,7 @@ TEST(Copy, SelectsWhatTheReferenceOfTheKernelSelects) {
   for (int bits = kMinBits; bits <= kMaxBits; ++bits) {
     std::vector<std::byte> record(lowbit::record(neurons, hidden, bits).bytes);
     const lowbit::Packer packer(neurons, hidden, bits, layer.gamma, layer.beta,
-                                record);
+                                record, layer.balance);
     std::vector<float> row(hidden), x(hidden), rounded(hidden),
         products(neurons);
     for (int64_t i = 0; i < neurons; ++i) {
@@ -84,7 +87,10 @@ TEST(Copy, SelectsWhatTheReferenceOfTheKernelSelects) {
     const Copy copy = Copy::make(layer, bits);
     for (uint32_t seed = 0; seed < 5; ++seed) {
       layer.normalise(normals(hidden, 3, seed), x);
-      const auto reference = lowbit::quantiseActivations(x, bits);
+      std::vector<float> balanced = x;
+      for (int64_t k = 0; k < hidden; ++k)
+        balanced[k] *= layer.balance[k];
+      const auto reference = lowbit::quantiseActivations(balanced, bits);
       const Copy::Rounded r = copy.round(x, rounded);
       copy.products(rounded, 1, products);
       for (int64_t i = 0; i < neurons; ++i) {

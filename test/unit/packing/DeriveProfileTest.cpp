@@ -65,29 +65,29 @@ protected:
   MLIRContext context;
 };
 
-// What text measures on the example: 28 to 29 % of the dense MLP bytes with 6
-// bits, 20.8 % with 4 bits at 4 standard errors.
+// What text measures on the example without biases: 28.0 % of the dense MLP
+// bytes for the proof, 20.1 % at 4 standard errors.
 TEST_F(DeriveProfileTest, TheExampleIsProvedWithAboutSixBits) {
   auto module = example();
   DerivedProfile derived = derive(*module, {Sparsity::Exact});
   ASSERT_EQ(derived.profile.layers.size(), 8u);
   for (const auto &[layer, choice] : derived.profile.layers)
     EXPECT_EQ(choice.rule, Rule::Proof);
-  EXPECT_THAT(bits(derived), testing::Each(testing::AnyOf(6, 7)));
+  EXPECT_THAT(bits(derived), testing::Each(testing::AnyOf(5, 6)));
   EXPECT_GE(llvm::count(bits(derived), 6), 6);
-  EXPECT_NEAR(meanShare(derived), 0.285, 0.015);
+  EXPECT_NEAR(meanShare(derived), 0.275, 0.015);
 }
 
-TEST_F(DeriveProfileTest, TheExampleIsPredictedWithAboutFourBits) {
+TEST_F(DeriveProfileTest, TheExampleIsPredictedWithTwoToFourBits) {
   auto module = example();
   DerivedProfile derived = derive(*module, {Sparsity::Predicted, 4});
   for (const auto &[layer, choice] : derived.profile.layers) {
     EXPECT_EQ(choice.rule, Rule::Margin);
     EXPECT_EQ(choice.margin, 4);
   }
-  EXPECT_THAT(bits(derived), testing::Each(testing::AnyOf(3, 4)));
-  EXPECT_GE(llvm::count(bits(derived), 4), 5);
-  EXPECT_NEAR(meanShare(derived), 0.207, 0.015);
+  EXPECT_THAT(bits(derived), testing::Each(testing::AnyOf(2, 3, 4)));
+  EXPECT_GE(llvm::count(bits(derived), 3), 3);
+  EXPECT_NEAR(meanShare(derived), 0.197, 0.015);
 }
 
 TEST_F(DeriveProfileTest, ASmallerMarginWantsFewerBits) {

@@ -10,6 +10,7 @@
 #include "foresight/Dialect/Foresight.h"
 #include "foresight/Import/HuggingFace/ImportHuggingFace.h"
 #include "foresight/abi/BundleFormat.h"
+#include "foresight/lowbit/Balance.h"
 #include "foresight/lowbit/Pack.h"
 #include "foresight/support/Float.h"
 #include "foresight/support/Safetensors.h"
@@ -222,6 +223,10 @@ foresight.weight @copy8 : !foresight.low_bit<3001 x 700, 8> =
     #foresight.derived<low_bit, [@w, @bias, @gamma, @beta]>
 foresight.weight @copy5 : !foresight.low_bit<3001 x 700, 5> =
     #foresight.derived<low_bit, [@w, @none, @none, @none]>
+foresight.weight @copy3 : !foresight.low_bit<3001 x 700, 3> =
+    #foresight.derived<low_bit, [@w, @none, @gamma, @none, @balance]>
+foresight.weight @balance : tensor<700xf32> =
+    #foresight.derived<balance, [@w, @gamma]>
 foresight.weight @turned : tensor<700x3001xf16> =
     #foresight.derived<transpose, [@w]>
 )";
@@ -243,17 +248,29 @@ TEST_F(PackingTest, LowBitCopiesAreTheRecordsOfThePacker) {
   Synthetic{4, -1, 0.1f}.fill(0, bias.data(), bias.size());
   Synthetic{5, 1, 0.1f}.fill(0, gamma.data(), gamma.size());
   Synthetic{6, 0, 0.1f}.fill(0, beta.data(), beta.size());
-  for (int bits : {8, 5}) {
-    const bool folded = bits == 8;
+  std::vector<float> sample;
+  for (const lowbit::RowRange &group : lowbit::sampleRows(rows))
+    sample.insert(sample.end(), w.begin() + group.begin * columns,
+                  w.begin() + group.end * columns);
+  const std::vector<float> balance =
+      lowbit::balanceColumns(sample, columns, gamma);
+  const PackedWeight &packed = packing->weights()[packing->indexOf("balance")];
+  EXPECT_EQ(packed.element, "f32");
+  EXPECT_EQ(std::memcmp(section.data() + packed.offset, balance.data(),
+                        columns * sizeof(float)),
+            0);
+
+  for (int bits : {8, 5, 3}) {
     std::vector<std::byte> expected(lowbit::record(rows, columns, bits).bytes);
-    lowbit::Packer packer(
-        rows, columns, bits,
-        folded ? std::span<const float>(gamma) : std::span<const float>(),
-        folded ? std::span<const float>(beta) : std::span<const float>(),
-        expected);
+    using Numbers = std::span<const float>;
+    const Numbers none;
+    lowbit::Packer packer(rows, columns, bits,
+                          bits == 5 ? none : Numbers(gamma),
+                          bits == 8 ? Numbers(beta) : none, expected,
+                          bits == 3 ? Numbers(balance) : none);
     for (int64_t i = 0; i < rows; ++i)
       packer.pack(i, std::span(w).subspan(i * columns, columns),
-                  folded ? bias[i] : 0);
+                  bits == 8 ? bias[i] : 0);
     const PackedWeight &copy =
         packing->weights()[packing->indexOf("copy" + std::to_string(bits))];
     EXPECT_EQ(copy.element, "low_bit");

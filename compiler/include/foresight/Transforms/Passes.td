@@ -119,14 +119,17 @@ def FoldNormPass : Pass<"foresight-fold-norm", "mlir::ModuleOp"> {
   let summary = "Put LayerNorm's gamma and beta into the low-bit copies";
   let description = [{
     A `predict` that reads a LayerNorm with gamma and beta reads one without; the copy is rounded from the rows that have them folded
-    in. What a selection bounds is then `||x|| <= sqrt(d)` for every token, and rounding sees the weights at their true size. A
+    in. What a selection bounds is then `||x|| <= sqrt(d)` for every token, and rounding sees the weights at their true size. Unless the weights are
+    synthetic, the columns of the rows are also divided by their `balance`, at most 1, which the LayerNorm multiplies by: one step a
+    row then suits all columns, and what rounding loses meets inputs of like size. A
     proof stays a proof; with a margin another few neurons may be selected.
     ```mlir
     %n = foresight.layer_norm %r gamma(%g : ...) beta(%b : ...) epsilon = 1.0e-05 : ...
     %scores, %done = foresight.predict %n, %copy : ...        // derived<low_bit, [@fc1, @b1, @none, @none]>
     // becomes
-    %u = foresight.layer_norm %r epsilon = 1.0e-05 : ...
-    %scores, %done = foresight.predict %u, %folded : ...      // derived<low_bit, [@fc1, @b1, @gamma, @beta]>
+    %c = foresight.get_weight @fc1.balance                    // derived<balance, [@fc1, @gamma]>
+    %u = foresight.layer_norm %r gamma(%c : ...) epsilon = 1.0e-05 : ...
+    %scores, %done = foresight.predict %u, %folded : ...      // derived<low_bit, [@fc1, @b1, @gamma, @beta, @fc1.balance]>
     ```
   }];
   let dependentDialects = ["::foresight::ForesightDialect"];

@@ -30,7 +30,8 @@ def Foresight_LookaheadAttr : Foresight_EnumAttr<Foresight_Lookahead, "lookahead
 def Foresight_DerivedKind : Foresight_Enum<"DerivedKind", "how a weight is made from others", [
   I32EnumAttrCase<"Transpose", 0, "transpose">,
   I32EnumAttrCase<"ConcatRows", 1, "concat_rows">,
-  I32EnumAttrCase<"LowBit", 2, "low_bit">]>;
+  I32EnumAttrCase<"LowBit", 2, "low_bit">,
+  I32EnumAttrCase<"Balance", 3, "balance">]>;
 def Foresight_DerivedKindAttr : Foresight_EnumAttr<Foresight_DerivedKind, "derived_kind">;
 
 def Foresight_ExternalAttr : Foresight_Attr<"External", "external"> {
@@ -62,8 +63,12 @@ def Foresight_DerivedAttr : Foresight_Attr<"Derived", "derived"> {
     - `transpose`: one source.
     - `concat_rows`: sources with equal columns, one below the other.
     - `low_bit`: sources `[weight, bias, gamma, beta]`; gamma and beta are LayerNorm's, folded into the rows
-      (`w[i,k] * gamma[k]`, `b[i] + sum_k w[i,k] * beta[k]`) before they are rounded. A missing bias, gamma or beta is
+      (`w[i,k] * gamma[k]`, `b[i] + sum_k w[i,k] * beta[k]`) before they are rounded. A fifth source, `balance`, divides
+      the columns: the copy is then applied to rows that are multiplied by it. A missing bias, gamma or beta is
       named `@none`, which no weight is called (the empty symbol does not parse). The result type gives the bits.
+    - `balance`: sources `[weight, gamma]`, gamma perhaps `@none`; a vector with one number a column of the weight,
+      above 0 and at most 1: about the root mean square of the column times gamma, over that of the widest column
+      (`kernels/lowbit`, `balanceColumns`).
   }];
   let parameters = (ins "::foresight::DerivedKind":$kind,
                         ArrayRefParameter<"::mlir::FlatSymbolRefAttr">:$sources);
@@ -71,7 +76,9 @@ def Foresight_DerivedAttr : Foresight_Attr<"Derived", "derived"> {
   let extraClassDeclaration = [{
     /// Stands for an optional source that is not there.
     static constexpr ::llvm::StringLiteral kMissing = "none";
-    bool isMissing(unsigned i) const { return getSources()[i].getValue() == kMissing; }
+    bool isMissing(unsigned i) const {
+      return i >= getSources().size() || getSources()[i].getValue() == kMissing;
+    }
   }];
 }
 

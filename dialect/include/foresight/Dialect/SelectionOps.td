@@ -8,7 +8,7 @@ def Foresight_PredictOp : Foresight_Op<"predict", [Pure]> {
   let summary = "scores that say which neurons or heads will matter";
   let description = [{
     With one `!foresight.low_bit` predictor: `scores[t, i] = q_i . x[t] + b_i`, `x` being the *normalised* row (LayerNorm
-    without gamma and beta; they are folded into the copy). `b_i` is the folded bias and the copy's allowance for f32 rounding,
+    without gamma and beta, which are folded into the copy, times the copy's balance if it has one). `b_i` is the folded bias and the copy's allowance for f32 rounding,
     so that a score errs upwards: it is made for `select_certified`. With two matrices `[r, d]` and `[f, r]`, a low-rank predictor:
     `scores = x first^T second^T`.
 

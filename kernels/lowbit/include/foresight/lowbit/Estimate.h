@@ -15,10 +15,12 @@ struct Density {
 
 /// What is assumed of x. The pre-activation of a neuron with folded row v and
 /// folded bias b is taken as normal with mean b + shift and standard deviation
-/// spread * |v|.
+/// spread * |v| * length / sqrt(columns).
 struct Inputs {
-  /// 1: x is uniform on the sphere of radius sqrt(columns), which is exact for
-  /// random weights. Less where much of x is the same for all inputs.
+  /// |x| as the test sees it, where it is not sqrt(columns).
+  double length = 0;
+  /// 1: x is uniform on the sphere of radius `length`, which is exact for
+  /// random weights without balance.
   double spread = 1;
   /// v . (mean of x), one a row; empty for 0.
   std::span<const double> shift;

@@ -27,9 +27,9 @@
 // The value of a code is scale[i] * (u - zero(B)), zero(B) = (2^B - 1) / 2:
 // levels are symmetric and none is zero.
 //
-// x, the normalised row (LayerNorm without gamma and beta), is rounded to
-// integers xq of at most activationMax(K, B) with one scale: x ~ xscale * xq.
-// Then
+// x, the normalised row (LayerNorm without gamma and beta) times balance, is
+// rounded to integers xq of at most activationMax(K, B) with one scale: x ~
+// xscale * xq. Then
 //
 //   d[i]     = 2 * sum_k u[i,k] xq[k] - (2^B - 1) * sum_k xq[k]
 //   score[i] = float(d[i]) * (0.5f * scale[i] * xscale) + bias[i]
@@ -45,9 +45,10 @@
 // exact, and all else is f32 arithmetic.
 //
 // error[i] = |w_i - q_i| and norm[i] = |q_i| with w_i the f16/bf16/f32 row as
-// it is stored times gamma; both are rounded up to f16. Denormals count: they
-// must not be flushed to zero when they are widened. What is too large for f16
-// is infinite; so is the neuron's bias then, and it is always kept.
+// it is stored times gamma, over balance; both are rounded up to f16. Denormals
+// count: they must not be flushed to zero when they are widened. What is too
+// large for f16 is infinite; so is the neuron's bias then, and it is always
+// kept.
 //
 // bias[i] = b_i + w_i . beta + slack, rounded up. The slack bounds what f32
 // arithmetic of this test and of the dense product can add up to;

@@ -26,19 +26,22 @@ void unpackCodes(const std::byte *in, int bits, std::span<uint8_t> codes);
 
 /// What the f32 arithmetic of the test and of the dense product can add up to
 /// for one row: README.md derives it. `folded` is the norm of the row with
-/// gamma, `norm` and `error` are as the record has them, `magnitude` is
-/// |b| + sum |w_k beta_k|.
+/// gamma and balance, `norm` and `error` are as the record has them,
+/// `magnitude` is |b| + sum |w_k beta_k|.
 double slackOf(int64_t columns, double folded, double norm, double error,
                double magnitude);
 
 /// Fills one record row by row. Different rows may be given by different
-/// threads at once. `record`, `gamma` and `beta` must outlive the packer.
+/// threads at once. All that is given must outlive the packer.
 class Packer {
 public:
   /// `record` has record(rows, columns, bits).bytes bytes. `gamma` and `beta`
-  /// are LayerNorm's, empty for 1 and 0. What no row writes is set to zero.
+  /// are LayerNorm's, empty for 1 and 0. `balance` divides the columns, each
+  /// number above 0 and at most 1, and x is multiplied by it where the copy is
+  /// used; empty for 1. What no row writes is set to zero.
   Packer(int64_t rows, int64_t columns, int bits, std::span<const float> gamma,
-         std::span<const float> beta, std::span<std::byte> record);
+         std::span<const float> beta, std::span<std::byte> record,
+         std::span<const float> balance = {});
 
   /// Packs row `i`: `weight` has one element a column, exactly as it is stored
   /// (converted to f32), without gamma.
@@ -47,7 +50,7 @@ public:
 private:
   int64_t rows, columns;
   int bits;
-  std::span<const float> gamma, beta;
+  std::span<const float> gamma, beta, balance;
   std::byte *base;
 };
 

@@ -17,7 +17,8 @@ struct Activations {
   float residual = 0; ///< |x - scale * values|
 };
 
-/// `x` is what LayerNorm gives without gamma and beta: |x| is at most
+/// `x` is what LayerNorm gives without gamma and beta, times the copy's balance
+/// if it has one: |x| is at most
 /// 1.01 sqrt(x.size()), which the slack relies on.
 Activations quantiseActivations(std::span<const float> x, int bits);
 

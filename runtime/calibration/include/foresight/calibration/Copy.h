@@ -19,9 +19,9 @@ public:
   int getBits() const { return bits; }
 
   struct Rounded {
-    float norm = 0, residual = 0; ///< |x| and |x - rounded x|
+    float norm = 0, residual = 0; ///< |x| and |x - rounded x|, balanced
   };
-  /// Rounds a normalised row as the kernels do.
+  /// Balances a normalised row and rounds it as the kernels do.
   Rounded round(std::span<const float> normalised, std::span<float> out) const;
 
   /// Scores of `tokens` rounded rows, without bias and slack.
@@ -48,7 +48,7 @@ private:
       : bits(bits), values(neurons, hidden) {}
   int bits;
   Panels values;
-  std::vector<float> bias, error, norm;
+  std::vector<float> balance, bias, error, norm;
 };
 
 } // namespace foresight::calibration

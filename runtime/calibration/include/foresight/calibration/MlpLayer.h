@@ -15,6 +15,7 @@ struct MlpLayer {
   int64_t neurons = 0, hidden = 0;
   double epsilon = 0;
   std::vector<float> gamma, beta; ///< of LayerNorm; empty: 1 and 0
+  std::vector<float> balance;     ///< of low-bit copies; empty: 1
   std::vector<float> bias;        ///< of fc1
   Panels fc1;                     ///< as it is stored
 
@@ -35,6 +36,8 @@ struct MlpLayer {
 Result<std::vector<float>> readVector(const Bundle &bundle, int64_t weight);
 Status readRows(const Bundle &bundle, int64_t weight, int64_t firstRow,
                 int64_t rows, std::span<float> out);
+/// Elements of a stored row, padding included.
+int64_t paddedColumns(int64_t columns);
 /// Bytes of one stored row of a matrix, padding included.
 int64_t storedRowBytes(const WeightInfo &weight);
 
