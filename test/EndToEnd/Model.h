@@ -23,6 +23,7 @@ public:
 
   const Manifest &manifest() const { return bundle->manifest(); }
   Session &session() { return *sequence; }
+  const Bundle &file() const { return *bundle; }
 
   std::span<const float> prompt(std::span<const int32_t> ids);
   std::span<const float> decode(int32_t id);

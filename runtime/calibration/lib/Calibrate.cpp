@@ -1,8 +1,6 @@
 //===- Calibrate.cpp - A profile from text --------------------------------===//
 #include "foresight/calibration/Calibrate.h"
 
-#include "foresight/lowbit/Layout.h"
-
 #include <algorithm>
 #include <cmath>
 
@@ -133,7 +131,8 @@ private:
     for (size_t i = 0; i < manifest.selections.size(); ++i) {
       const SelectionInfo &selection = manifest.selections[i];
       FORESIGHT_TRY(MlpLayer layer, MlpLayer::read(bundle, selection));
-      FORESIGHT_TRY(const int64_t fc2, fc2WeightOf(selection));
+      FORESIGHT_TRY(const int64_t fc2, fc2WeightOf(bundle, selection));
+      FORESIGHT_TRY(const MlpBytes bytes, MlpBytes::of(bundle, selection));
       std::vector<float> norms(selection.neurons), row(selection.hidden);
       for (int64_t j = 0; j < selection.neurons; ++j) {
         FORESIGHT_CHECK(readRows(bundle, fc2, j, 1, row));
@@ -142,10 +141,8 @@ private:
           sum += static_cast<double>(value) * value;
         norms[j] = static_cast<float>(std::sqrt(sum));
       }
-      tables.push_back(tabulate(layer, recorder.rows(i), norms,
-                                storedRowBytes(manifest.weights[selection.fc1]),
-                                storedRowBytes(manifest.weights[fc2]),
-                                options.threads));
+      tables.push_back(
+          tabulate(layer, recorder.rows(i), norms, bytes, options.threads));
       choices.push_back({tables.back().hull(), kFirstWeight});
       layers.push_back(std::move(layer));
       options.progress(textOf(
@@ -153,25 +150,6 @@ private:
           " % of neurons active, ", choices.back().hull.size(), " choices"));
     }
     return {};
-  }
-
-  /// fc2 of a selection's layer, neuron-major.
-  Result<int64_t> fc2WeightOf(const SelectionInfo &selection) const {
-    const EntryInfo &dense =
-        manifest.entries[manifest.entryIndex("decode_dense")];
-    for (const StageInfo &stage : dense.stages)
-      if (stage.layer == selection.layer && stage.role == "fc2")
-        for (const StageArg &arg : stage.args)
-          if (arg.isWeight) {
-            const std::vector<int64_t> &shape =
-                manifest.weights[arg.index].shape;
-            if (shape.size() == 2 && shape[0] == selection.neurons &&
-                shape[1] == selection.hidden)
-              return arg.index;
-          }
-    return makeError(ErrorCode::BadBundle, bundle.path(), ": layer ",
-                     selection.layer, " has no fc2 weight of shape [",
-                     selection.neurons, ", ", selection.hidden, "]");
   }
 
   /// Measures what a unit of each layer's error costs: that layer alone is made
@@ -314,17 +292,12 @@ private:
   double bytesOf(size_t i, const SelectionSimulator &simulator) const {
     const SelectionSimulator::Counts &counts = simulator.counts(i);
     const LayerProfile &profile = simulator.profile(i);
-    const double copy =
-        profile.usesCopy()
-            ? static_cast<double>(lowbit::record(layers[i].neurons,
-                                                 layers[i].hidden, profile.bits)
-                                      .bytes)
-            : 0;
-    return copy + (static_cast<double>(counts.selected) *
-                       static_cast<double>(tables[i].fc1Row()) +
-                   static_cast<double>(counts.active) *
-                       static_cast<double>(tables[i].fc2Row())) /
-                      static_cast<double>(std::max<int64_t>(counts.tokens, 1));
+    const auto tokens =
+        static_cast<double>(std::max<int64_t>(counts.tokens, 1));
+    return tables[i].bytes().sparse(
+        profile.usesCopy() ? profile.bits : 0,
+        static_cast<double>(counts.selected) / tokens,
+        static_cast<double>(counts.active) / tokens);
   }
 
   /// One margin for all layers, each with the bits that read the fewest bytes.

@@ -2,7 +2,6 @@
 #include "foresight/calibration/LayerTable.h"
 
 #include "foresight/calibration/Copy.h"
-#include "foresight/lowbit/Layout.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,10 +10,8 @@
 
 namespace foresight::calibration {
 
-LayerTable::LayerTable(int64_t neurons, int64_t hidden, int64_t fc1RowBytes,
-                       int64_t fc2RowBytes)
-    : neurons(neurons), hidden(hidden), fc1RowBytes(fc1RowBytes),
-      fc2RowBytes(fc2RowBytes), byBits(kMaxBits - kMinBits + 1) {}
+LayerTable::LayerTable(const MlpBytes &bytes)
+    : sizes(bytes), byBits(kMaxBits - kMinBits + 1) {}
 
 void LayerTable::add(int bits, double needed, bool isActive, double energy) {
   int bin = kBins + 1;
@@ -42,11 +39,7 @@ void LayerTable::merge(const LayerTable &other) {
 double LayerTable::activeShare() const {
   return tokens == 0 ? 0
                      : static_cast<double>(active) /
-                           static_cast<double>(tokens * neurons);
-}
-
-double LayerTable::denseBytes() const {
-  return static_cast<double>(neurons * (fc1RowBytes + fc2RowBytes));
+                           static_cast<double>(tokens * sizes.neurons);
 }
 
 std::vector<Candidate> LayerTable::candidates() const {
@@ -60,18 +53,14 @@ std::vector<Candidate> LayerTable::candidates() const {
 
   Candidate skip;
   skip.profile.rule = LayerProfile::Rule::Skip;
-  skip.selected = static_cast<double>(neurons);
-  skip.bytes = static_cast<double>(neurons * fc1RowBytes) +
-               perToken(allActive) * fc2RowBytes;
+  skip.selected = static_cast<double>(sizes.neurons);
+  skip.bytes = sizes.sparse(0, skip.selected, perToken(allActive));
   out.push_back(skip);
 
   for (int bits = kMinBits; bits <= kMaxBits; ++bits) {
     const ForBits &counts = byBits[bits - kMinBits];
-    const auto copyBytes =
-        static_cast<double>(lowbit::record(neurons, hidden, bits).bytes);
     const auto bytesFor = [&](double selected, double found) {
-      return copyBytes + perToken(selected) * fc1RowBytes +
-             perToken(found) * fc2RowBytes;
+      return sizes.sparse(bits, perToken(selected), perToken(found));
     };
     Candidate proof;
     proof.profile.rule = LayerProfile::Rule::Proof;
@@ -152,12 +141,12 @@ void inBlocks(int64_t count, int threads, const Body &body) {
 } // namespace
 
 LayerTable tabulate(const MlpLayer &layer, std::span<const float> residuals,
-                    std::span<const float> fc2Norms, int64_t fc1RowBytes,
-                    int64_t fc2RowBytes, int threads) {
+                    std::span<const float> fc2Norms, const MlpBytes &bytes,
+                    int threads) {
   const int64_t hidden = layer.hidden, neurons = layer.neurons;
   const auto tokens = static_cast<int64_t>(residuals.size()) / hidden;
   threads = std::max(threads, 1);
-  const LayerTable empty(neurons, hidden, fc1RowBytes, fc2RowBytes);
+  const LayerTable empty(bytes);
   std::vector<LayerTable> tables(threads, empty);
 
   // Dense activations once, then every copy against them.

@@ -45,6 +45,13 @@ MlpLayer makeLayer(int64_t neurons, int64_t hidden) {
   return layer;
 }
 
+MlpBytes rowsOf(const MlpLayer &layer, int64_t bytes) {
+  return {.neurons = layer.neurons,
+          .hidden = layer.hidden,
+          .fc1Row = bytes,
+          .fc2Row = bytes};
+}
+
 TEST(Panels, ProductsEqualPlainSums) {
   for (const auto &[rows, columns, tokens] :
        {std::tuple(1, 1, 1), {33, 70, 3}, {64, 128, 4}, {31, 5, 2}}) {
@@ -122,7 +129,12 @@ TEST(Normalise, HasNoMeanAndUnitVariance) {
 }
 
 TEST(LayerTable, CountsWhatAMarginSelectsAndMisses) {
-  LayerTable table(/*neurons=*/4, /*hidden=*/128, 256, 256);
+  LayerTable table({.neurons = 4,
+                    .hidden = 128,
+                    .fc1Row = 256,
+                    .fc2Row = 256,
+                    .vectors = 24,
+                    .balance = 512});
   table.addTokens(2, 3);
   table.add(3, -1.0, true, 0.5); // selected by margin 0
   table.add(3, 0.5, true, 0.25); // selected above 0.5
@@ -137,7 +149,7 @@ TEST(LayerTable, CountsWhatAMarginSelectsAndMisses) {
     ADD_FAILURE() << "no candidate with margin " << margin;
     return Candidate();
   };
-  const auto copy = double(lowbit::record(4, 128, 3).bytes);
+  const auto copy = double(lowbit::record(4, 128, 3).bytes) + 24 + 512;
   EXPECT_DOUBLE_EQ(at(0).selected, 0.5);
   EXPECT_DOUBLE_EQ(at(0).error, (0.25 + 0.125) / 2);
   EXPECT_DOUBLE_EQ(at(0).bytes, copy + 256 / 2.0 + 256 / 2.0);
@@ -153,7 +165,7 @@ TEST(LayerTable, HullFallsInBytesAndGainsLessAndLess) {
   const MlpLayer layer = makeLayer(128, 96);
   const std::vector<float> norms(128, 1.f);
   const LayerTable table =
-      tabulate(layer, normals(64 * 96, 1, 9), norms, 192, 192, 2);
+      tabulate(layer, normals(64 * 96, 1, 9), norms, rowsOf(layer, 192), 2);
   const std::vector<Candidate> hull = table.hull();
   ASSERT_GE(hull.size(), 3u);
   EXPECT_EQ(hull.front().error, 0);
@@ -171,8 +183,10 @@ TEST(LayerTable, HullFallsInBytesAndGainsLessAndLess) {
 TEST(LayerTable, DoesNotDependOnTheNumberOfThreads) {
   const MlpLayer layer = makeLayer(64, 96);
   const std::vector<float> norms(64, 2.f), rows = normals(100 * 96, 1, 9);
-  const auto one = tabulate(layer, rows, norms, 192, 192, 1).candidates();
-  const auto three = tabulate(layer, rows, norms, 192, 192, 3).candidates();
+  const auto one =
+      tabulate(layer, rows, norms, rowsOf(layer, 192), 1).candidates();
+  const auto three =
+      tabulate(layer, rows, norms, rowsOf(layer, 192), 3).candidates();
   ASSERT_EQ(one.size(), three.size());
   for (size_t i = 0; i < one.size(); ++i) {
     EXPECT_EQ(one[i].bytes, three[i].bytes);
@@ -182,8 +196,9 @@ TEST(LayerTable, DoesNotDependOnTheNumberOfThreads) {
 
 TEST(LayerTable, AProofKeepsEveryActiveNeuron) {
   const MlpLayer layer = makeLayer(128, 96);
-  const LayerTable table = tabulate(layer, normals(64 * 96, 1, 9),
-                                    std::vector<float>(128, 1.f), 192, 192, 1);
+  const LayerTable table =
+      tabulate(layer, normals(64 * 96, 1, 9), std::vector<float>(128, 1.f),
+               rowsOf(layer, 192), 1);
   const double active = table.activeShare() * 128;
   EXPECT_GT(active, 1);
   for (const Candidate &candidate : table.candidates())

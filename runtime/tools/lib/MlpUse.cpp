@@ -4,7 +4,11 @@
 #include "Model.h"
 #include "Statistics.h"
 
+#include "foresight/calibration/MlpBytes.h"
+
 namespace foresight::tools {
+
+using calibration::denseMlpBytes;
 
 std::vector<MlpUse> mlpUse(const Manifest &manifest,
                            const SessionTrace &trace) {

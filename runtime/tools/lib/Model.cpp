@@ -177,17 +177,6 @@ Result<std::vector<int32_t>> encodeText(const text::Tokenizer &tokenizer,
   return ids;
 }
 
-int64_t denseMlpBytes(const Manifest &manifest,
-                      const SelectionInfo &selection) {
-  const int64_t dense = manifest.entryIndex("decode_dense");
-  int64_t bytes = 0;
-  for (const StageInfo &stage : manifest.entries[dense].stages)
-    if (stage.layer == selection.layer &&
-        (stage.role == "fc1" || stage.role == "fc2"))
-      bytes += stage.weightBytes;
-  return bytes;
-}
-
 Status flushOutput() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout))
     return makeError(ErrorCode::Resource,

@@ -58,10 +58,6 @@ Result<std::vector<int32_t>> encodeText(const text::Tokenizer &tokenizer,
                                         TextSplit split,
                                         const std::string &source);
 
-/// Weight bytes of the fc1 and fc2 stages of a selection's layer in
-/// `decode_dense`, which a sparse bundle has.
-int64_t denseMlpBytes(const Manifest &manifest, const SelectionInfo &selection);
-
 /// Resource if standard output could not be written.
 Status flushOutput();
 

@@ -2,6 +2,7 @@
 #ifndef FORESIGHT_CALIBRATION_LAYERTABLE_H
 #define FORESIGHT_CALIBRATION_LAYERTABLE_H
 
+#include "foresight/calibration/MlpBytes.h"
 #include "foresight/calibration/MlpLayer.h"
 #include "foresight/support/Profile.h"
 
@@ -30,9 +31,7 @@ public:
   static constexpr double kStep = 1.0 / 16;
   static constexpr int kBins = 8 * 16; ///< margins 0 .. 8
 
-  /// Bytes of one stored row of fc1 and of fc2.
-  LayerTable(int64_t neurons, int64_t hidden, int64_t fc1RowBytes,
-             int64_t fc2RowBytes);
+  explicit LayerTable(const MlpBytes &bytes);
 
   /// A neuron of one token. `needed` is the margin it takes to select it
   /// (infinity: none does), `energy` what missing it adds to the error.
@@ -46,10 +45,8 @@ public:
   void merge(const LayerTable &other);
 
   double activeShare() const;
-  /// Bytes of fc1 and fc2, all of them.
-  double denseBytes() const;
-  int64_t fc1Row() const { return fc1RowBytes; }
-  int64_t fc2Row() const { return fc2RowBytes; }
+  double denseBytes() const { return sizes.dense(); }
+  const MlpBytes &bytes() const { return sizes; }
   /// All ways to compute the layer.
   std::vector<Candidate> candidates() const;
   /// Those that some trade of bytes against error prefers: from the fewest
@@ -70,7 +67,7 @@ private:
   };
   ForBits &at(int bits) { return byBits[bits - kMinBits]; }
 
-  int64_t neurons, hidden, fc1RowBytes, fc2RowBytes;
+  MlpBytes sizes;
   int64_t tokens = 0, active = 0;
   std::vector<ForBits> byBits;
 };
@@ -78,8 +75,8 @@ private:
 /// Fills a table from the residual rows [tokens, hidden] that the layer's MLP
 /// normalises. `fc2Norms` are |fc2_j|. Uses `threads` threads.
 LayerTable tabulate(const MlpLayer &layer, std::span<const float> residuals,
-                    std::span<const float> fc2Norms, int64_t fc1RowBytes,
-                    int64_t fc2RowBytes, int threads);
+                    std::span<const float> fc2Norms, const MlpBytes &bytes,
+                    int threads);
 
 } // namespace foresight::calibration
 #endif
