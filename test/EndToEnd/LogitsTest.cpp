@@ -92,45 +92,4 @@ TEST(OptMiniBundle, SaysWhatTheModelIs) {
   }
 }
 
-/// What to compile in a folder of test/fixtures/exports.
-fs::path inputOf(const fs::path &folder) {
-  for (const char *name : {"model.onnx", "decoder_model.onnx"})
-    if (fs::exists(folder / name))
-      return folder / name;
-  return folder;
-}
-
-/// Real exports of a small OPT, by several exporters.
-class Exports : public testing::TestWithParam<fs::path> {};
-
-TEST_P(Exports, GiveTheLogitsAndTokensOfTheirExporter) {
-  Expected expected(GetParam() / "expected.safetensors");
-  Model model(compiled({inputOf(GetParam()), "--dtype=f32"}));
-  // f32 as the exporter: what is left is the order of sums.
-  expectLogits(model, expected.ids("single.input_ids"),
-               expected.floats("single.logits"), 1e-3f);
-  std::vector<int32_t> all = expected.ids("greedy.tokens");
-  std::vector<int32_t> ids = expected.ids("single.input_ids");
-  ASSERT_GT(all.size(), ids.size());
-  EXPECT_EQ(model.greedy(ids, all.size() - ids.size()), all);
-}
-
-std::vector<fs::path> exportFolders() {
-  std::vector<fs::path> folders;
-  std::error_code error;
-  for (const fs::directory_entry &entry :
-       fs::directory_iterator(source("test/fixtures/exports"), error))
-    // Quantised graphs are refused: BadModelTest.cpp.
-    if (fs::exists(entry.path() / "expected.safetensors") &&
-        entry.path().filename() != "ort_dynamic_quant")
-      folders.push_back(entry.path());
-  std::sort(folders.begin(), folders.end());
-  return folders;
-}
-
-INSTANTIATE_TEST_SUITE_P(Folders, Exports, testing::ValuesIn(exportFolders()),
-                         [](const auto &info) {
-                           return info.param.filename().string();
-                         });
-
 } // namespace

@@ -56,6 +56,37 @@ TEST(Tool, PromptsFromEverySourceContinueAlike) {
   EXPECT_EQ(with({"--prompt", prompt, "--dense"}), text);
 }
 
+TEST(Tool, SeveralPromptsAreContinuedEachByItself) {
+  const std::string a = "The sea was", b = "In the year";
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", predicted(), "--max-new-tokens=9",
+                               "--temperature=0.8", "--seed=5"});
+    return outputOf(more);
+  };
+  const std::string first = with({"--prompt", a}),
+                    second = with({"--prompt", b});
+  EXPECT_NE(first, second);
+  EXPECT_EQ(with({"--prompt", a, "--prompt", b, "--prompt", a}),
+            "==> 0 <==\n" + first + "\n==> 1 <==\n" + second + "\n==> 2 <==\n" +
+                first);
+  // Ids of different lengths: a line each.
+  const std::string few = with({"--ids=2,5", "--output=ids"});
+  const std::string many = with({"--ids=2,9,31,7,7", "--output=ids"});
+  EXPECT_EQ(with({"--ids=2,5", "--ids=2,9,31,7,7", "--output=ids"}),
+            few + many);
+  std::istringstream lines(
+      with({"--prompt", a, "--prompt", b, "--output=json"}));
+  std::vector<std::string> texts;
+  for (std::string line; std::getline(lines, line);) {
+    Json object = Json::parse(line);
+    if (object.contains("done")) {
+      EXPECT_EQ(object["prompt"], texts.size());
+      texts.push_back(object["text"].get<std::string>() + "\n");
+    }
+  }
+  EXPECT_EQ(texts, (std::vector<std::string>{first, second}));
+}
+
 TEST(Tool, OutputFormsTellTheSameTokens) {
   const std::vector<std::string> base = {"run", predicted(), "--prompt", "The",
                                          "--max-new-tokens=10"};

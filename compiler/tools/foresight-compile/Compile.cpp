@@ -82,7 +82,8 @@ Status Compilation::runPhases() {
     return emitText();
   if (options.emit == Emit::Llvm || options.emit == Emit::Object)
     return emitCode();
-  return emitBundle();
+  FORESIGHT_CHECK(emitBundle());
+  return options.verify.empty() ? Status() : verifyBundle();
 }
 
 //===----------------------------------------------------------------------===//

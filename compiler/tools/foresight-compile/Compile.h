@@ -62,6 +62,7 @@ private:
   Result<OrderedJson> manifest(const Packing &packing);
   Result<std::vector<std::string>> compileVariants();
   Result<std::string> compilePtx();
+  Status verifyBundle();
   /// Whether the bundle holds no weights but says how a GPU makes them.
   bool generatesWeights() const {
     return options.cuda && !options.shape.empty();
@@ -72,6 +73,9 @@ private:
   ErrorCode failureCode() const {
     return fromModel ? ErrorCode::Internal : ErrorCode::BadInput;
   }
+  /// `foresight`, beside this tool.
+  std::string runtimePath() const;
+  Status checkRuntime() const;
   Status writeOutput(std::string_view bytes);
   Status dumpModule(const std::string &name);
   Status dumpText(const std::string &name, std::string_view text);

@@ -104,16 +104,12 @@ Status Compilation::emitBundle() {
   FORESIGHT_TRY(std::vector<std::string> objects, compileVariants());
 
   bool executable = options.emit == Emit::Exe;
-  std::string runtime =
-      std::filesystem::path(program).parent_path() / "foresight";
-  if (executable && !std::filesystem::exists(runtime))
-    return makeError(ErrorCode::BadInput, runtime,
-                     ": --emit=exe copies this program, which is not there; "
-                     "build the target foresight");
-  FORESIGHT_TRY(BundleWriter writer,
-                executable
-                    ? BundleWriter::createExecutable(options.output, runtime)
-                    : BundleWriter::create(options.output));
+  if (executable || !options.verify.empty())
+    FORESIGHT_CHECK(checkRuntime());
+  FORESIGHT_TRY(
+      BundleWriter writer,
+      executable ? BundleWriter::createExecutable(options.output, runtimePath())
+                 : BundleWriter::create(options.output));
   FORESIGHT_CHECK(writer.section(SectionKind::kManifest, "", text));
   for (auto [i, object] : llvm::enumerate(objects))
     FORESIGHT_CHECK(writer.section(

@@ -44,6 +44,9 @@ an .mlir file of a raised or later phase.
   --dump=DIR          also write every phase, and the IR after each pass, to DIR
   --check             say what the model is, what was recognised, and, where it
                       cannot be compiled, why and what to change; no output
+  --verify=FILE       run the bundle on the sequences of a safetensors file and
+                      compare logits and greedy tokens; `foresight verify
+                      --help` says what it holds
   --explain           say what was recognised and chosen, and why
   --shape=NAME        opt-125m .. opt-175b, opt-mini, or a config.json, with
   --weights=synthetic:SEED  made-up weights: good for measuring speed only
@@ -52,7 +55,7 @@ an .mlir file of a raised or later phase.
   --version, --help
 
 Exit codes: 0 success, 2 command line, 3 bad input, 4 unsupported model,
-6 disk or memory, 70 internal error.
+6 disk or memory, 7 --verify found a difference, 70 internal error.
 )";
 }
 
@@ -179,6 +182,8 @@ private:
       options.target = value;
     } else if (name == "--profile") {
       options.profile = value;
+    } else if (name == "--verify") {
+      options.verify = value;
     } else if (name == "--dump") {
       options.dump = value;
     } else if (name == "--shape") {
@@ -206,6 +211,8 @@ private:
       return usage("--profile is for --sparsity=exact or predicted");
     if (options.check && (!options.output.empty() || given.count("--emit")))
       return usage("--check writes nothing: leave -o and --emit out");
+    if (!options.verify.empty() && options.emit < Emit::Bundle)
+      return usage("--verify runs a bundle; --emit is bundle or exe with it");
     std::string why;
     if (llvm::StringRef(options.target).starts_with("cuda")) {
       auto variant = cudaVariant(options.target, why);

@@ -30,6 +30,7 @@ struct CompileOptions {
   Sparsity sparsity = Sparsity::Exact;
   double margin = 3;
   std::string profile;
+  std::string verify; ///< a reference that the bundle is compared with
   std::string dtype = "auto";
   int64_t maxSeq = 0;
   std::string target = "cpu";

@@ -16,6 +16,7 @@ Command evalCommand();
 Command benchCommand();
 Command inspectCommand();
 Command calibrateCommand();
+Command verifyCommand();
 
 /// Runs a command line; returns the exit code. Prints errors to stderr.
 int runTool(std::span<const std::string> arguments);

@@ -48,28 +48,32 @@ Result<GenerateOptions> generateOptions(const Args &args) {
   return options;
 }
 
-/// The prompt as text, unless --ids gives it; Usage if it is not given once.
-Result<std::string> promptText(const Args &args) {
+/// What to continue: texts, or the values of --ids. Usage if prompts are given
+/// in two ways.
+Result<std::vector<std::string>> promptsOf(const Args &args) {
   const int given =
       args.has("prompt") + args.has("prompt-file") + args.has("ids");
   if (given > 1)
     return makeError(ErrorCode::Usage,
                      "give one of --prompt, --prompt-file and --ids");
   if (args.has("ids"))
-    return std::string();
-  std::string text = args.text("prompt");
-  if (args.has("prompt-file")) {
-    FORESIGHT_TRY(text, readTextFile(args.text("prompt-file")));
-  } else if (given == 0) {
-    if (isatty(STDIN_FILENO))
-      return makeError(ErrorCode::Usage, "no prompt: give --prompt, "
-                                         "--prompt-file, --ids, or text on "
-                                         "standard input");
-    FORESIGHT_TRY(text, readTextFile("-"));
+    return args.all("ids");
+  std::vector<std::string> texts = args.all("prompt");
+  if (given == 0 && isatty(STDIN_FILENO))
+    return makeError(ErrorCode::Usage, "no prompt: give --prompt, "
+                                       "--prompt-file, --ids, or text on "
+                                       "standard input");
+  std::vector<std::string> files = args.all("prompt-file");
+  if (given == 0)
+    files = {"-"};
+  for (const std::string &file : files) {
+    FORESIGHT_TRY(std::string text, readTextFile(file));
+    texts.push_back(std::move(text));
   }
-  if (text.empty())
-    return makeError(ErrorCode::Usage, "the prompt is empty");
-  return text;
+  for (const std::string &text : texts)
+    if (text.empty())
+      return makeError(ErrorCode::Usage, "the prompt is empty");
+  return texts;
 }
 
 /// Milliseconds with three digits that count.
@@ -123,6 +127,53 @@ struct Summary {
   }
 };
 
+/// Prints what is made of one prompt after the other.
+class Printer {
+public:
+  /// `prompts` is how many there are: of one nothing says which it is.
+  Printer(Output output, size_t prompts) : output(output), prompts(prompts) {}
+
+  void begin(size_t index) {
+    prompt = index;
+    first = true;
+    if (output == Output::Text && prompts > 1)
+      std::printf("%s==> %zu <==\n", prompt ? "\n" : "", prompt);
+  }
+  Status token(int32_t id, std::string_view text) {
+    if (output == Output::Text) {
+      std::fwrite(text.data(), 1, text.size(), stdout);
+    } else if (output == Output::Ids) {
+      if (id >= 0)
+        std::printf(first ? "%d" : ",%d", id);
+    } else {
+      object({{"id", id < 0 ? OrderedJson() : OrderedJson(id)},
+              {"text", std::string(text)}});
+    }
+    first = false;
+    return flushOutput();
+  }
+  Status end(const Summary &summary) {
+    if (output == Output::Json)
+      object(summary.json());
+    else
+      std::printf("\n");
+    return flushOutput();
+  }
+
+private:
+  void object(const OrderedJson &members) {
+    OrderedJson line;
+    if (prompts > 1)
+      line["prompt"] = prompt;
+    line.update(members);
+    std::printf("%s\n", dumpJson(line).c_str());
+  }
+
+  Output output;
+  size_t prompts, prompt = 0;
+  bool first = true;
+};
+
 Status run(const Args &args) {
   FORESIGHT_TRY(GenerateOptions options, generateOptions(args));
   FORESIGHT_TRY(const std::string outputName,
@@ -130,7 +181,7 @@ Status run(const Args &args) {
   Output output = outputName == "text"  ? Output::Text
                   : outputName == "ids" ? Output::Ids
                                         : Output::Json;
-  FORESIGHT_TRY(const std::string prompt, promptText(args));
+  FORESIGHT_TRY(const std::vector<std::string> prompts, promptsOf(args));
   FORESIGHT_TRY(Model model, loadModel(args));
   Session &session = *model.session;
   if (args.has("dense"))
@@ -146,54 +197,45 @@ Status run(const Args &args) {
       !options.stop.empty()) {
     FORESIGHT_TRY(tokenizer, model.tokenizer());
   }
-  std::vector<int32_t> ids;
-  if (args.has("ids")) {
-    FORESIGHT_TRY(ids, parseIds(args.text("ids")));
-  } else {
-    FORESIGHT_TRY(ids, tokenizer->encode(prompt, !args.has("no-special")));
+  // A prompt that is wrong is found before the first is continued.
+  std::vector<std::vector<int32_t>> sequences;
+  for (const std::string &prompt : prompts) {
+    std::vector<int32_t> ids;
+    if (args.has("ids")) {
+      FORESIGHT_TRY(ids, parseIds(prompt));
+    } else {
+      FORESIGHT_TRY(ids, tokenizer->encode(prompt, !args.has("no-special")));
+    }
+    sequences.push_back(std::move(ids));
   }
 
-  const bool stats = args.has("stats");
-  if (args.has("echo") && output == Output::Text)
-    std::fputs(tokenizer->decode(ids, /*skipSpecial=*/true).c_str(), stdout);
-  bool first = true;
-  const auto show = [&](int32_t id, std::string_view text) -> Status {
-    if (output == Output::Text) {
-      std::fwrite(text.data(), 1, text.size(), stdout);
-    } else if (output == Output::Ids) {
-      if (id >= 0)
-        std::printf(first ? "%d" : ",%d", id);
-    } else {
-      const OrderedJson line = {
-          {"id", id < 0 ? OrderedJson() : OrderedJson(id)},
-          {"text", std::string(text)}};
-      std::printf("%s\n", dumpJson(line).c_str());
-    }
-    first = false;
-    return flushOutput();
-  };
-  // Measuring stages takes a clock reading each, which only numbers need.
-  if (stats || output == Output::Json)
-    session.startTrace();
-  SessionModel source(session);
-  FORESIGHT_TRY(
-      const Generated made,
-      generate(source, ids, tokenizer ? &*tokenizer : nullptr, options, show));
-  session.stopTrace();
-
-  const Summary summary{made, ids.size(), session};
-  if (output == Output::Json)
-    std::printf("%s\n", dumpJson(summary.json()).c_str());
-  else
-    std::printf("\n");
-  FORESIGHT_CHECK(flushOutput());
-  if (made.finish == Finish::Capacity)
-    std::fprintf(stderr,
-                 "the sequence is full: the bundle holds %lld tokens "
-                 "(foresight-compile --max-seq)\n",
-                 static_cast<long long>(session.capacity()));
-  if (stats)
-    summary.print();
+  Printer printer(output, sequences.size());
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const std::vector<int32_t> &ids = sequences[i];
+    FORESIGHT_CHECK(session.reset());
+    printer.begin(i);
+    if (args.has("echo") && output == Output::Text)
+      std::fputs(tokenizer->decode(ids, /*skipSpecial=*/true).c_str(), stdout);
+    // Measuring stages takes a clock reading each, which only numbers need.
+    if (args.has("stats") || output == Output::Json)
+      session.startTrace();
+    SessionModel source(session);
+    FORESIGHT_TRY(const Generated made,
+                  generate(source, ids, tokenizer ? &*tokenizer : nullptr,
+                           options, [&](int32_t id, std::string_view text) {
+                             return printer.token(id, text);
+                           }));
+    session.stopTrace();
+    const Summary summary{made, ids.size(), session};
+    FORESIGHT_CHECK(printer.end(summary));
+    if (made.finish == Finish::Capacity)
+      std::fprintf(stderr,
+                   "the sequence is full: the bundle holds %lld tokens "
+                   "(foresight-compile --max-seq)\n",
+                   static_cast<long long>(session.capacity()));
+    if (args.has("stats"))
+      summary.print();
+  }
   return {};
 }
 
@@ -207,13 +249,17 @@ Command runCommand() {
        "Special tokens written\nin it (</s>) are special. --output=ids "
        "gives ids with commas between; --output=json one\nobject a token "
        "({\"id\", \"text\"}; id null: text held back to the end) and one "
-       "with\n\"done\": true.",
+       "with\n\"done\": true. Of several prompts each is continued by itself, "
+       "one after the other:\nas text behind a line ==> N <==, as ids a line "
+       "each, as json with \"prompt\": N; N counts\nfrom 0.",
        withDeviceOptions({
-           {"prompt", "TEXT", "text to continue"},
+           {"prompt", "TEXT", "text to continue; may be given again", true},
            {"prompt-file", "FILE",
             "the same from a file; - is standard "
-            "input"},
-           {"ids", "2,5,9", "token ids to continue, as they are"},
+            "input",
+            true},
+           {"ids", "2,5,9",
+            "token ids to continue, as they are; may be given again", true},
            {"no-special", nullptr,
             "do not put the tokenizer's special tokens (</s>) in\n"
             "front of the prompt"},

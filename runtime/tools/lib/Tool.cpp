@@ -30,9 +30,9 @@ static int fail(const Error &error) {
 }
 
 int runTool(std::span<const std::string> arguments) {
-  const std::vector<Command> commands = {runCommand(), evalCommand(),
-                                         benchCommand(), inspectCommand(),
-                                         calibrateCommand()};
+  const std::vector<Command> commands = {runCommand(),       evalCommand(),
+                                         benchCommand(),     inspectCommand(),
+                                         calibrateCommand(), verifyCommand()};
   if (arguments.empty()) {
     std::fputs(overview(commands).c_str(), stderr);
     return exitCode(ErrorCode::Usage);

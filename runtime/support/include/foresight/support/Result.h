@@ -25,6 +25,7 @@ enum class ErrorCode : int {
   Unsupported = 4, ///< a well-formed model that this compiler does not take
   BadBundle = 5,   ///< a bundle is damaged, too new, or for another machine
   Resource = 6,    ///< memory, disk or device: not a fault of the input
+  Mismatch = 7,    ///< results differ from a reference by more than they may
   Internal = 70,   ///< a broken promise of our own: please report it
 };
 
