@@ -52,8 +52,9 @@ public:
 private:
   std::string folder;
   Safetensors file;
-  /// "model.decoder.", "decoder." or "".
+  /// "model.decoder.", "decoder.", "" or what else a tool put in front.
   std::string prefix;
+  std::string head = "lm_head.weight";
   std::set<std::string> taken;
 };
 
@@ -85,26 +86,38 @@ Result<Checkpoint> Checkpoint::open(const std::string &folder) {
   if (!file)
     return noWeights(folder, file.error());
   result.file = std::move(*file);
-  for (const char *prefix : {"model.decoder.", "decoder.", ""})
-    if (result.file.find(std::string(prefix) + "embed_tokens.weight")) {
-      result.prefix = prefix;
-      return result;
-    }
+  // Positions are the one table that every OPT has and that is stored once.
+  const std::string positions = "embed_positions.weight";
+  std::vector<std::string> prefixes;
   std::string found;
   int listed = 0;
-  for (const auto &[name, tensor] : result.file.tensors())
+  for (const auto &[name, tensor] : result.file.tensors()) {
     if (listed++ < 3)
       found += (found.empty() ? "'" : ", '") + name + "'";
-  return makeError(ErrorCode::BadInput, result.file.name(),
-                   ": has no tensor 'model.decoder.embed_tokens.weight' (nor "
-                   "'decoder.embed_tokens.weight'): not an OPT checkpoint",
-                   found.empty() ? "" : "; it starts with ", found);
+    const bool whole = name == positions || name.ends_with("." + positions);
+    if (whole)
+      prefixes.push_back(name.substr(0, name.size() - positions.size()));
+    if (name == "lm_head.weight" || name.ends_with(".lm_head.weight"))
+      result.head = name;
+  }
+  if (prefixes.empty())
+    return makeError(
+        ErrorCode::BadInput, result.file.name(),
+        ": has no tensor 'model.decoder.embed_positions.weight' (nor one of "
+        "another prefix): not an OPT checkpoint",
+        found.empty() ? "" : "; it starts with ", found);
+  if (prefixes.size() > 1)
+    return makeError(ErrorCode::BadInput, result.file.name(), ": holds ",
+                     prefixes.size(), " models, under '", prefixes[0],
+                     "' and '", prefixes[1], "'; save one of them alone");
+  result.prefix = prefixes.front();
+  return result;
 }
 
 std::string Checkpoint::nameInFile(const std::string &name) const {
   // The head is not part of the decoder.
   if (name == "lm_head.weight")
-    return name;
+    return head;
   return prefix + name;
 }
 
@@ -147,8 +160,16 @@ Result<std::optional<WeightSource>> Checkpoint::take(MLIRContext &context,
                                                      const std::string &name,
                                                      ArrayRef<int64_t> shape,
                                                      const OptConfig &config) {
-  const std::string stored = nameInFile(name);
+  std::string stored = nameInFile(name);
   const TensorInfo *tensor = file.find(stored);
+  // Of two tied tensors some tools save only the head.
+  if (config.tiedHead && name == "embed_tokens.weight" && !tensor) {
+    tensor = file.find(head);
+    stored = tensor ? head : stored;
+  }
+  if (name == "lm_head.weight" && config.tiedHead && tensor &&
+      taken.count(stored))
+    return std::optional<WeightSource>();
   if (!tensor) {
     if (name == "lm_head.weight" && config.tiedHead)
       return std::optional<WeightSource>();
@@ -157,7 +178,11 @@ Result<std::optional<WeightSource>> Checkpoint::take(MLIRContext &context,
         "' is missing; expected ",
         shapeText(std::vector<int64_t>(shape.begin(), shape.end())),
         " by config.json",
-        name == "lm_head.weight" ? " (tie_word_embeddings is false)" : "");
+        name == "lm_head.weight" ? " (tie_word_embeddings is false)"
+        : name.starts_with("final_layer_norm.")
+            ? "; if the model was trained without it, say "
+              "\"_remove_final_layer_norm\": true there"
+            : "");
   }
   if (!isFloat(tensor->type))
     return makeError(ErrorCode::Unsupported, tensor->file->path(), ": tensor '",

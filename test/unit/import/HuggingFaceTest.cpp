@@ -129,7 +129,8 @@ TEST_F(HuggingFaceTest, TheExampleBecomesAStep) {
 
 TEST_F(HuggingFaceTest, EveryPrefixGivesTheSameStep) {
   std::string expected;
-  for (const char *prefix : {"model.decoder.", "decoder.", ""}) {
+  for (const char *prefix : {"model.decoder.", "decoder.", "",
+                             "_orig_mod.model.decoder.", "module.decoder."}) {
     model.prefix = prefix;
     OwningOpRef<ModuleOp> module = import();
     ASSERT_TRUE(module);
@@ -148,6 +149,33 @@ TEST_F(HuggingFaceTest, AHeadOfItsOwnIsUsed) {
   EXPECT_EQ(getModelFacts(*module)->parameters,
             40 * 16 * 2 + 26 * 16 + 32 +
                 2 * (4 * (256 + 16) + 512 + 32 + 512 + 16 + 64));
+}
+
+TEST_F(HuggingFaceTest, AHeadStandsInForTheEmbeddingItIsTiedTo) {
+  model.tensors["lm_head.weight"] = {40, 16};
+  model.tensors.erase("embed_tokens.weight");
+  OwningOpRef<ModuleOp> module = import();
+  ASSERT_TRUE(module);
+  EXPECT_FALSE(module->lookupSymbol("lm_head.weight"));
+  EXPECT_THAT(print(module->lookupSymbol("embed_tokens.weight")),
+              HasSubstr("tensor<40x16xf32>"));
+  model.config["tie_word_embeddings"] = false;
+  expectError(ErrorCode::BadInput, "embed_tokens.weight' is missing");
+}
+
+TEST_F(HuggingFaceTest, TwoModelsInAFolderAreAnError) {
+  model.tensors["other.embed_positions.weight"] = {26, 16};
+  expectError(ErrorCode::BadInput, "holds 2 models");
+}
+
+TEST_F(HuggingFaceTest, AMissingFinalNormSaysHowToLeaveItOut) {
+  model.tensors.erase("final_layer_norm.weight");
+  model.tensors.erase("final_layer_norm.bias");
+  expectError(ErrorCode::BadInput, "\"_remove_final_layer_norm\": true");
+  model.config["_remove_final_layer_norm"] = true;
+  OwningOpRef<ModuleOp> module = import();
+  ASSERT_TRUE(module);
+  EXPECT_EQ(count<LayerNormOp>(*module), 4);
 }
 
 TEST_F(HuggingFaceTest, AMissingHeadThatIsNotTiedIsAnError) {

@@ -73,7 +73,8 @@ void expectLogits(const std::vector<double> &found, const TensorInfo &logits,
 }
 
 TEST(ReferenceTest, TinyModelsGiveTheLogitsOfTransformers) {
-  for (const char *name : {"bare_names", "post_norm", "no_bias"}) {
+  for (const char *name :
+       {"bare_names", "post_norm", "no_bias", "no_final_norm"}) {
     SCOPED_TRACE(name);
     const std::string folder =
         std::string(FORESIGHT_SOURCE_DIR "/test/fixtures/huggingface/") + name;
