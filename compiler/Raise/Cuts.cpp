@@ -126,6 +126,11 @@ void Recogniser::visitLinear(onnx::NodeOp node, Matrix matrix, bool gemm) {
     return refuse("a scaled or transposed product is not a layer of OPT");
 
   int64_t out = matrix.dim(0), in = matrix.dim(1);
+  if (states[x].tensors.empty() || !states[x].tensors.front())
+    return refuse("weight '" + matrix.constant.getName() +
+                  "' is multiplied by another weight or by nothing");
+  if (llvm::Error large = onnx::checkSize({worlds.front().rows(), out}))
+    return refuse(llvm::toString(std::move(large)));
   const Tensor &sample = states[x].tensors.front();
   if (sample.rank() < 1 || sample.dim(sample.rank() - 1) != in)
     return refuse("weight '" + matrix.constant.getName() + "' has " +
@@ -177,6 +182,11 @@ void Recogniser::visitEmbed(onnx::NodeOp node, Matrix matrix) {
     fail(node) << onnx::describe(node) << ": " << what;
     states[result].broken = true;
   };
+  if (indices.tensors.empty() || !indices.tensors.front())
+    return refuse("its rows are looked up by a weight or by nothing");
+  if (llvm::Error large =
+          onnx::checkSize({worlds.front().rows(), matrix.dim(1)}))
+    return refuse(llvm::toString(std::move(large)));
   if (matrix.transposed)
     return refuse("looks up columns of '" + matrix.constant.getName() +
                   "', which is not supported");

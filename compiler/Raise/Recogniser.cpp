@@ -4,6 +4,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <utility>
+
 using namespace mlir;
 using namespace foresight;
 using namespace foresight::raising;
@@ -101,6 +103,7 @@ LogicalResult Recogniser::prepare() {
   for (BlockArgument arg : block.getArguments()) {
     unsigned index = arg.getArgNumber();
     State state;
+    state.fixed = inputs.roles[index] == Role::Flag;
     std::vector<Tensor> perWorld;
     for (const World &world : worlds)
       perWorld.push_back(
@@ -198,10 +201,13 @@ void Recogniser::visit(onnx::ConstantOp constant) {
 }
 
 void Recogniser::visit(onnx::NodeOp node) {
-  bool broken = !onnx::isSupported(node);
+  if (node.getOutputs().empty())
+    return; // nobody sees what it computes
+  bool broken = !onnx::isSupported(node), fixed = true;
   for (Value input : node.getInputs()) {
     auto known = states.find(input);
     broken |= known == states.end() || known->second.broken;
+    fixed &= known == states.end() || known->second.fixed;
   }
   if (broken) {
     for (Value output : node.getOutputs())
@@ -210,32 +216,30 @@ void Recogniser::visit(onnx::NodeOp node) {
   }
   if (node.getOpType() == "If")
     return visitIf(node);
-  if (passMatrix(node) || visitCut(node))
-    return;
-  compute(node);
-}
-
-/// Whether a value is the same whatever the graph is fed, but for its flag.
-/// What only happens to be the same in all worlds is not.
-bool Recogniser::isFixed(Value value) {
-  if (auto arg = dyn_cast<BlockArgument>(value))
-    return inputs.roles[arg.getArgNumber()] == Role::Flag;
-  auto node = value.getDefiningOp<onnx::NodeOp>();
-  return !node || llvm::all_of(node.getInputs(),
-                               [&](Value input) { return isFixed(input); });
+  if (!passMatrix(node) && !visitCut(node))
+    compute(node);
+  for (Value output : node.getOutputs())
+    states[output].fixed = fixed;
 }
 
 /// `If` on the flag of a merged graph, or on a constant: one branch is the
 /// graph.
 void Recogniser::visitIf(onnx::NodeOp node) {
-  Value decides = node.getInputs().front();
-  bool same = isFixed(decides);
-  std::optional<bool> condition;
-  for (const Tensor &tensor : states[decides].tensors) {
-    condition = tensor && tensor.count() == 1 && tensor.number(0) != 0;
-    same &= static_cast<bool>(tensor);
+  auto breakOutputs = [&] {
+    for (Value output : node.getOutputs())
+      states[output].broken = true;
+  };
+  if (node.getInputs().empty() || !node.getBranchesAttr()) {
+    fail(node) << onnx::describe(node) << ": it has no condition or no branch";
+    return breakOutputs();
   }
-  StringRef taken = condition && *condition ? "then_branch" : "else_branch";
+  const State &decides = states[node.getInputs().front()];
+  bool same = decides.fixed && !decides.tensors.empty(), condition = false;
+  for (const Tensor &tensor : decides.tensors) {
+    same &= tensor && tensor.count() == 1;
+    condition = same && tensor.number(0) != 0;
+  }
+  StringRef taken = condition ? "then_branch" : "else_branch";
   for (auto [name, body] :
        llvm::zip(node.getBranchesAttr(), node.getBodies())) {
     if (!same || cast<StringAttr>(name).getValue() != taken)
@@ -254,8 +258,7 @@ void Recogniser::visitIf(onnx::NodeOp node) {
   }
   fail(node) << onnx::describe(node)
              << ": its condition depends on the input, which is not supported";
-  for (Value output : node.getOutputs())
-    states[output].broken = true;
+  breakOutputs();
 }
 
 /// Nodes that give a weight matrix on, perhaps transposed.
@@ -340,6 +343,13 @@ void Recogniser::compute(onnx::NodeOp node) {
     for (Value input : node.getInputs()) {
       const State &state = states[input];
       arguments.push_back(state.tensors.empty() ? Tensor() : state.tensors[w]);
+    }
+    if (llvm::Error costly = budget.charge(node, arguments)) {
+      if (!std::exchange(exhausted, true))
+        fail(node) << llvm::toString(std::move(costly));
+      else
+        llvm::consumeError(std::move(costly));
+      return breakOutputs();
     }
     llvm::Expected<onnx::Tensors> result =
         onnx::evaluate(node, arguments, graph.getOpset());

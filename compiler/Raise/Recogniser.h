@@ -54,6 +54,9 @@ private:
     int part = -1;
     int vector = -1;
     Matrix matrix;
+    /// The same whatever the graph is fed, but for its flag. What only happens
+    /// to be the same in all worlds is not.
+    bool fixed = true;
     /// Something before it was reported; say nothing more.
     bool broken = false;
     /// The formula that came closest, for a message: of this value or, if it is
@@ -90,7 +93,6 @@ private:
   void visit(onnx::ConstantOp constant);
   void visit(onnx::NodeOp node);
   void visitIf(onnx::NodeOp node);
-  bool isFixed(mlir::Value value);
   bool passMatrix(onnx::NodeOp node);
   bool materialise(onnx::NodeOp node, mlir::Value value);
   void compute(onnx::NodeOp node);
@@ -151,6 +153,8 @@ private:
   std::vector<onnx::ConstantOp> vectors;
   std::vector<std::vector<double>> vectorData;
   Program program;
+  onnx::Budget budget;
+  bool exhausted = false;
   bool merged = false;
   bool failed = false;
   bool repaired = false;

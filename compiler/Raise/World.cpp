@@ -102,7 +102,10 @@ FailureOr<std::vector<World>> raising::makeWorlds(onnx::GraphOp graph,
     if (role != Role::Past)
       continue;
     int64_t heads = type.getDimSize(1), size = type.getDimSize(3);
-    if (heads < 1 || size < 1 || heads > (1 << 20) / size) {
+    // The largest world holds this many tokens' keys.
+    int64_t held =
+        onnx::times(std::max<int64_t>(batch, 2), std::max<int64_t>(past, 4));
+    if (heads < 1 || size < 1 || heads > (1 << 24) / held / size) {
       emitError(graph.getLoc())
           << "input " << graph.getInputs()[arg.getArgNumber()]
           << " must have a fixed number of heads and head size, found " << type;

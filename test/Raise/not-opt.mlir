@@ -85,3 +85,22 @@ onnx.graph @heads opset 17 inputs ["input_ids", "past"] {
 // expected-error @below {{there is no onnx.graph to raise}}
 module {
 }
+
+// -----
+
+// Products of weights with each other and with nothing, lookups by a weight, an
+// `If` on a value that is none.
+onnx.graph @odd opset 17 inputs ["input_ids"] {
+^bb0(%ids: tensor<?x?xi64>):
+  %w = onnx.constant "w" : tensor<4x4xf32> = dense<0.0> : tensor<4x4xf32>
+  %none = onnx.none
+  // expected-error @below {{(MatMul): weight 'w' is multiplied by another weight or by nothing}}
+  %0 = onnx.node "MatMul"(%w, %w) : (tensor<4x4xf32>, tensor<4x4xf32>) -> !onnx.value
+  // expected-error @below {{(MatMul): weight 'w' is multiplied by another weight or by nothing}}
+  %1 = onnx.node "MatMul"(%none, %w) : (none, tensor<4x4xf32>) -> !onnx.value
+  // expected-error @below {{(Gather): its rows are looked up by a weight or by nothing}}
+  %2 = onnx.node "Gather"(%w, %none) : (tensor<4x4xf32>, none) -> !onnx.value
+  // expected-error @below {{(If): it has no condition or no branch}}
+  %3 = onnx.node "If"(%none) : (none) -> !onnx.value
+  onnx.output ["logits"] %ids : tensor<?x?xi64>
+}

@@ -88,7 +88,7 @@ Evaluated divide(const NodeView &n) {
         return evaluationError("an integer is divided by zero");
   Expected<Tensor> result = binary(
       n[0], n[1], [](double x, double y) { return x / y; },
-      [](int64_t x, int64_t y) { return y == -1 ? 0 - x : x / y; });
+      [](int64_t x, int64_t y) { return y == -1 ? product(x, y) : x / y; });
   if (!result)
     return result.takeError();
   return one(*result);
@@ -103,7 +103,7 @@ Evaluated modulo(const NodeView &n) {
   Expected<Tensor> result = binary(
       n[0], n[1], [](double x, double y) { return std::fmod(x, y); },
       [&](int64_t x, int64_t y) {
-        int64_t rest = x % y;
+        int64_t rest = y == -1 ? 0 : x % y;
         return !likeC && rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
       });
   if (!result)
@@ -129,7 +129,7 @@ Evaluated power(const NodeView &n) {
     if (typed.isFloat())
       typed.writeFloats()[i] = result->floats()[i];
     else
-      typed.writeInts()[i] = static_cast<int64_t>(result->floats()[i]);
+      typed.writeInts()[i] = toInteger(result->floats()[i]);
   typed.saturate();
   return one(typed);
 }
@@ -248,12 +248,23 @@ Evaluated dropout(const NodeView &n) {
 Evaluated clip(const NodeView &n) {
   double low = n.real("min", -std::numeric_limits<double>::infinity());
   double high = n.real("max", std::numeric_limits<double>::infinity());
+  for (size_t i : {1, 2})
+    if (n.has(i) && n[i].count() != 1)
+      return evaluationError("its limits are not single numbers");
   if (n.has(1))
     low = n[1].number(0);
   if (n.has(2))
     high = n[2].number(0);
   return either(n, [&](auto x) -> decltype(x) {
-    return x < low ? low : x > high ? high : x;
+    // Only a limit that is beaten is converted: infinity is no integer.
+    if (x < low || x > high) {
+      double limit = x < low ? low : high;
+      if constexpr (std::is_same_v<decltype(x), int64_t>)
+        return toInteger(limit);
+      else
+        return limit;
+    }
+    return x;
   });
 }
 
@@ -265,13 +276,7 @@ Expected<Tensor> castTo(const Tensor &from, Type element) {
     } else if (element.isInteger(1)) {
       result.writeInts()[i] = from.number(i) != 0;
     } else if (from.isFloat()) {
-      double value = from.floats()[i];
-      // What a conversion beyond the range gives is the machine's business;
-      // no model relies on it, so it is only kept defined here.
-      result.writeInts()[i] = std::isnan(value)  ? 0
-                              : value >= 0x1p63  ? INT64_MAX
-                              : value <= -0x1p63 ? INT64_MIN
-                                                 : static_cast<int64_t>(value);
+      result.writeInts()[i] = toInteger(from.floats()[i]);
     } else {
       int64_t value = from.ints()[i];
       unsigned width = element.getIntOrFloatBitWidth();
@@ -334,7 +339,7 @@ void foresight::onnx::addElementwiseOperators(OperatorTable &t) {
               },
               1};
   t["Sum"] = {[](const NodeView &n) {
-                return fold(n, [](auto x, auto y) { return x + y; });
+                return fold(n, [](auto x, auto y) { return plus(x, y); });
               },
               1};
   t["Equal"] = {[](const NodeView &n) {
@@ -378,11 +383,15 @@ void foresight::onnx::addElementwiseOperators(OperatorTable &t) {
   t["Clip"] = {clip, 1};
   t["Cast"] = {cast, 1};
   t["CastLike"] = {castLike, 2};
-  t["Neg"] = {
-      [](const NodeView &n) { return either(n, [](auto x) { return -x; }); },
-      1};
+  t["Neg"] = {[](const NodeView &n) {
+                return either(
+                    n, [](auto x) { return product(x, decltype(x)(-1)); });
+              },
+              1};
   t["Abs"] = {[](const NodeView &n) {
-                return either(n, [](auto x) { return x < 0 ? -x : x; });
+                return either(n, [](auto x) {
+                  return x < 0 ? product(x, decltype(x)(-1)) : x;
+                });
               },
               1};
   t["Sign"] = {[](const NodeView &n) {

@@ -94,6 +94,10 @@ Expected<std::vector<int64_t>> tuples(const Tensor &indices,
                                       ArrayRef<int64_t> shape, int64_t batch) {
   if (indices.isFloat() || indices.rank() <= batch)
     return evaluationError("indices must be integers");
+  for (int64_t i = 0; i < batch; ++i)
+    if (indices.dim(i) != shape[i])
+      return evaluationError("batches of " + Twine(indices.dim(i)) + " and " +
+                             Twine(shape[i]));
   int64_t width = indices.dim(indices.rank() - 1);
   if (width + batch > static_cast<int64_t>(shape.size()))
     return evaluationError("index tuples are longer than the input's rank");
@@ -128,6 +132,8 @@ Evaluated gatherNd(const NodeView &n) {
   ArrayRef<int64_t> after = ArrayRef(x.shape()).drop_front(batch + width);
   Shape shape(ArrayRef(indices.shape()).drop_back());
   shape.append(after.begin(), after.end());
+  if (Error large = checkSize(shape))
+    return std::move(large);
   return one(pickBlocks(x, shape, *from, countOf(after)));
 }
 
@@ -151,7 +157,7 @@ Evaluated scatterNd(const NodeView &n) {
       for (int64_t k = 0; k < block; ++k) {
         auto value = in[static_cast<int64_t>(i) * block + k];
         auto &slot = out[(*to)[i] + k];
-        slot = reduction == "add" ? slot + value : value;
+        slot = reduction == "add" ? plus(slot, value) : value;
       }
   };
   if (x.isFloat())
@@ -174,6 +180,7 @@ Evaluated trilu(const NodeView &n) {
   }
   int64_t rows = result.dim(result.rank() - 2);
   int64_t columns = result.dim(result.rank() - 1);
+  k = std::clamp(k, -rows - columns, rows + columns);
   auto cut = [&](auto &data) {
     for (size_t i = 0; i < data.size(); ++i) {
       int64_t column = static_cast<int64_t>(i) % columns;

@@ -80,8 +80,21 @@ Tensor fromDense(mlir::DenseElementsAttr dense);
 /// What ONNX calls a type in `Cast`.
 mlir::Type typeOf(int64_t dataType, mlir::MLIRContext *context);
 
-/// Refuses sizes that no small shape leads to.
-llvm::Error checkSize(llvm::ArrayRef<int64_t> shape);
+/// Sums and products as machines compute them: integers wrap around.
+inline double plus(double a, double b) { return a + b; }
+inline int64_t plus(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) +
+                              static_cast<uint64_t>(b));
+}
+inline double product(double a, double b) { return a * b; }
+inline int64_t product(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) *
+                              static_cast<uint64_t>(b));
+}
+
+/// A float as an integer. What a conversion beyond the range gives is the
+/// machine's business; no model relies on it, so it is only kept defined here.
+int64_t toInteger(double value);
 
 } // namespace foresight::onnx
 

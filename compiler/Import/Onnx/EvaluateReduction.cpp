@@ -68,6 +68,10 @@ Evaluated gemm(const NodeView &n) {
     return evaluationError("shapes " + toString(a.shape()) + " and " +
                            toString(b.shape()) + " have no product");
   double alpha = n.real("alpha", 1), beta = n.real("beta", 1);
+  if (Error large = checkSize({rows, columns}))
+    return std::move(large);
+  if (n.has(2) && !n[2].isFloat())
+    return evaluationError("adds integers");
   Tensor result(a.element(), {rows, columns});
   std::vector<int64_t> ic;
   if (n.has(2)) {
@@ -136,9 +140,9 @@ template <Reduce kind> Evaluated reduce(const NodeView &n) {
       else if (kind == Reduce::Min)
         slot = std::min(slot, in[i]);
       else if (kind == Reduce::Prod)
-        slot *= in[i];
+        slot = product(slot, in[i]);
       else
-        slot += in[i];
+        slot = plus(slot, in[i]);
       begun[to[i]] = true;
     }
     if (kind == Reduce::Mean)
@@ -197,6 +201,8 @@ Evaluated layerNormalization(const NodeView &n) {
   Shape inner(x.shape().begin() + *axis, x.shape().end());
   int64_t width = countOf(inner), rows = width ? x.count() / width : 0;
   auto wide = [&](size_t i) -> Expected<std::vector<int64_t>> {
+    if (!n[i].isFloat())
+      return evaluationError("a scale of integers");
     Expected<Shape> shape = broadcast(n[i].shape(), inner);
     if (!shape)
       return shape.takeError();
@@ -260,8 +266,8 @@ Evaluated cumSum(const NodeView &n) {
           int64_t at = reverse ? length - 1 - i : i;
           auto &slot = data[(g * length + at) * stride + s];
           auto value = slot;
-          slot = exclusive ? sum : sum + value;
-          sum += value;
+          slot = exclusive ? sum : plus(sum, value);
+          sum = plus(sum, value);
         }
       }
   };

@@ -100,8 +100,7 @@ Evaluated reshape(const NodeView &n) {
       return evaluationError("a size of " + Twine(size));
     }
     shape.push_back(actual);
-    if (__builtin_mul_overflow(known, actual, &known))
-      return evaluationError("a shape that is too large");
+    known = times(known, actual);
   }
   if (open >= 0)
     shape[open] = known == 0 ? 0 : n[0].count() / known;
@@ -211,6 +210,8 @@ Evaluated concat(const NodeView &n) {
                                toString(x.shape()) + " do not fit");
     shape[*axis] += x.dim(*axis);
   }
+  if (Error large = checkSize(shape))
+    return std::move(large);
   Tensor result(n[0].element(), shape);
   int64_t inner = countOf(ArrayRef(shape).drop_front(*axis + 1));
   int64_t outer = countOf(ArrayRef(shape).take_front(*axis));
@@ -238,6 +239,7 @@ Evaluated slice(const NodeView &n) {
   if (!starts || !ends || starts->size() != ends->size())
     return evaluationError("its starts and ends are not known");
   Shape shape = x.shape(), strides = stridesOf(x.shape()), stride = strides;
+  SmallVector<bool> sliced(x.rank(), false);
   int64_t base = 0;
   for (size_t i = 0; i < starts->size(); ++i) {
     if ((axes && i >= axes->size()) || (steps && i >= steps->size()))
@@ -249,6 +251,11 @@ Evaluated slice(const NodeView &n) {
     int64_t size = x.dim(*axis), step = steps ? (*steps)[i] : 1;
     if (step == 0)
       return evaluationError("a step of 0");
+    if (sliced[*axis])
+      return evaluationError("axis " + Twine(*axis) + " is sliced twice");
+    sliced[*axis] = true;
+    // A step beyond the size takes one element, however far it would go.
+    step = std::clamp(step, -size - 1, size + 1);
     int64_t lowest = step > 0 ? 0 : -1;
     int64_t highest = step > 0 ? size : size - 1;
     auto clamp = [&](int64_t at) {
@@ -274,6 +281,8 @@ Evaluated split(const NodeView &n) {
   if (!axis)
     return axis.takeError();
   int64_t parts = static_cast<int64_t>(n.node.getNumResults());
+  if (parts == 0)
+    return evaluationError("it has no outputs");
   SmallVector<int64_t> sizes;
   if (auto given = n.integers("split", 1)) {
     sizes = *given;
@@ -284,7 +293,7 @@ Evaluated split(const NodeView &n) {
   }
   int64_t sum = 0;
   for (int64_t size : sizes)
-    sum += size < 0 ? x.dim(*axis) + 1 : size;
+    sum = size < 0 || size > x.dim(*axis) ? -1 : sum < 0 ? -1 : sum + size;
   if (static_cast<int64_t>(sizes.size()) != parts || sum != x.dim(*axis))
     return evaluationError("its parts do not add up");
   Tensors results;
@@ -312,7 +321,7 @@ Evaluated tile(const NodeView &n) {
       return evaluationError("a negative repeat");
     from.append({1, x.dim(i)});
     to.append({(*repeats)[i], x.dim(i)});
-    shape.push_back((*repeats)[i] * x.dim(i));
+    shape.push_back(times((*repeats)[i], x.dim(i)));
   }
   if (Error large = checkSize(shape))
     return std::move(large);
@@ -321,20 +330,20 @@ Evaluated tile(const NodeView &n) {
 
 Evaluated range(const NodeView &n) {
   for (size_t i = 0; i < 3; ++i)
-    if (n[i].count() != 1)
-      return evaluationError("its limits are not single numbers");
+    if (n[i].count() != 1 || n[i].isFloat() != n[0].isFloat())
+      return evaluationError("its limits are not single numbers of one type");
   double start = n[0].number(0), limit = n[1].number(0), step = n[2].number(0);
   if (step == 0)
     return evaluationError("a step of 0");
   double length = std::max(0.0, std::ceil((limit - start) / step));
-  if (!(length < 1e8))
-    return evaluationError("a range of more than 1e8 numbers");
+  if (Error large = checkSize({toInteger(length)}))
+    return std::move(large);
   Tensor result(n[0].element(), {static_cast<int64_t>(length)});
   for (int64_t i = 0; i < result.count(); ++i)
     if (result.isFloat())
       result.writeFloats()[i] = start + static_cast<double>(i) * step;
     else
-      result.writeInts()[i] = n[0].ints()[0] + i * n[2].ints()[0];
+      result.writeInts()[i] = plus(n[0].ints()[0], product(i, n[2].ints()[0]));
   return one(result);
 }
 
@@ -342,17 +351,14 @@ Evaluated constantOfShape(const NodeView &n) {
   auto shape = n.integers("shape", 0);
   if (!shape)
     return evaluationError("its shape is not known");
-  for (int64_t size : *shape)
-    if (size < 0)
-      return evaluationError("a size of " + Twine(size));
   if (Error large = checkSize(*shape))
     return std::move(large);
-  auto dense = dyn_cast_or_null<DenseElementsAttr>(n.param("value"));
-  if (!dense)
+  if (!n.param("value"))
     return one(Tensor(Float32Type::get(n.node.getContext()), *shape));
-  Tensor value = fromDense(dense);
-  if (value.count() != 1)
+  auto dense = dyn_cast<DenseElementsAttr>(n.param("value"));
+  if (!dense || dense.getNumElements() != 1)
     return evaluationError("its value is not a single number");
+  Tensor value = fromDense(dense);
   return one(pick(value, *shape,
                   std::vector<int64_t>(static_cast<size_t>(countOf(*shape)))));
 }

@@ -8,6 +8,8 @@
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/MemoryBuffer.h"
 
+#include <cmath>
+
 using namespace llvm;
 using namespace mlir;
 using namespace foresight::onnx;
@@ -32,13 +34,63 @@ Expected<int64_t> foresight::onnx::normalizedAxis(int64_t axis, int64_t rank) {
   return at;
 }
 
+/// A tensor; all tensors, 1 GB; and what some seconds compute. A step of three
+/// tokens of OPT-175B takes less than a tenth of each.
+static constexpr int64_t kLargestTensor = int64_t(1) << 24;
+static constexpr int64_t kMostElements = int64_t(1) << 27;
+static constexpr int64_t kMostWork = int64_t(1) << 33;
+static constexpr size_t kHighestRank = 64;
+
 Error foresight::onnx::checkSize(ArrayRef<int64_t> shape) {
-  double count = 1;
-  for (int64_t size : shape)
-    count *= static_cast<double>(size);
-  if (count > 1 << 24)
+  if (shape.size() > kHighestRank)
+    return evaluationError("a result of " + Twine(shape.size()) +
+                           " dimensions");
+  // An empty tensor counts as if it were not, so that no product of some of
+  // its sizes overflows either.
+  int64_t count = 1;
+  bool negative = false;
+  for (int64_t size : shape) {
+    count = times(count, std::max<int64_t>(size, 1));
+    negative |= size < 0;
+  }
+  if (negative || count > kLargestTensor)
     return evaluationError("a result of shape " + toString(shape));
+  if (count + Tensor::liveCount() > kMostElements)
+    return evaluationError("a result of shape " + toString(shape) +
+                           " beside others of " + Twine(Tensor::liveCount()) +
+                           " elements, which is more than any small input "
+                           "leads to");
   return Error::success();
+}
+
+Error Budget::charge(NodeOp node, ArrayRef<Tensor> inputs) {
+  int64_t most = 1;
+  for (const Tensor &input : inputs) {
+    most = std::max(most, input ? input.count() : 0);
+    work += input ? input.count() : 0;
+  }
+  StringRef type = node.getOpType();
+  if ((type == "MatMul" || type == "Gemm") && inputs.size() >= 2 && inputs[1] &&
+      inputs[1].rank()) {
+    bool transposed = type == "Gemm" && inputs[1].rank() == 2 &&
+                      NodeView{node, inputs, 0}.integer("transB", 0) != 0;
+    const Shape &shape = inputs[1].shape();
+    // Each element of the left meets each column of the right.
+    work += times(most, transposed ? shape.front() : shape.back());
+  }
+  work += most;
+  if (work > kMostWork)
+    return evaluationError(describe(node) +
+                           ": the graph computes more than a small input of "
+                           "any OPT model leads to");
+  return Error::success();
+}
+
+int64_t foresight::onnx::toInteger(double value) {
+  return std::isnan(value)  ? 0
+         : value >= 0x1p63  ? INT64_MAX
+         : value <= -0x1p63 ? INT64_MIN
+                            : static_cast<int64_t>(value);
 }
 
 Type foresight::onnx::typeOf(int64_t dataType, MLIRContext *context) {
@@ -104,6 +156,9 @@ foresight::onnx::evaluate(NodeOp node, ArrayRef<Tensor> inputs, int64_t opset) {
   Expected<Tensors> results = known->second.compute(view);
   if (!results)
     return fail(toString(results.takeError()));
+  for (const Tensor &result : *results)
+    if (Error large = checkSize(result.shape()))
+      return fail(toString(std::move(large)));
   if (results->size() < node.getNumResults())
     return fail("has " + Twine(node.getNumResults()) +
                 " outputs; the operator has " + Twine(results->size()));
@@ -159,15 +214,17 @@ static int64_t readInteger(Type type, const char *data, int64_t i) {
 }
 
 Expected<Tensor> foresight::onnx::load(ConstantOp constant) {
-  if (auto dense = dyn_cast<DenseElementsAttr>(constant.getSource()))
-    return fromDense(dense);
   auto fail = [&](const Twine &what) {
     return evaluationError("tensor '" + constant.getName() + "': " + what);
   };
+  auto type = cast<RankedTensorType>(constant.getType());
+  if (Error large = checkSize(type.getShape()))
+    return fail(toString(std::move(large)));
+  if (auto dense = dyn_cast<DenseElementsAttr>(constant.getSource()))
+    return fromDense(dense);
   auto external = dyn_cast<ExternalAttr>(constant.getSource());
   if (!external)
     return fail("its source cannot be read");
-  auto type = cast<RankedTensorType>(constant.getType());
   auto slice = MemoryBuffer::getFileSlice(
       external.getFile(), external.getBytes(), external.getOffset());
   if (!slice)
@@ -226,11 +283,14 @@ public:
 
 private:
   int64_t opset;
+  Budget budget;
 
   Expected<Tensors> node(NodeOp node) {
     SmallVector<Tensor> inputs;
     for (Value input : node.getInputs())
       inputs.push_back(values.lookup(input));
+    if (Error costly = budget.charge(node, inputs))
+      return std::move(costly);
     if (node.getOpType() != "If" || node.getDomain())
       return evaluate(node, inputs, opset);
     if (inputs.size() != 1 || !inputs[0] || inputs[0].isFloat() ||
@@ -238,7 +298,10 @@ private:
       return evaluationError(describe(node) +
                              ": its condition is not a boolean");
     StringRef taken = inputs[0].ints()[0] ? "then_branch" : "else_branch";
-    for (auto [name, body] : zip(node.getBranchesAttr(), node.getBodies()))
+    ArrayAttr branches = node.getBranchesAttr();
+    for (auto [name, body] :
+         zip(branches ? branches.getValue() : ArrayRef<Attribute>(),
+             node.getBodies()))
       if (cast<StringAttr>(name).getValue() == taken)
         return block(body.front());
     return evaluationError(describe(node) + ": it has no " + taken);

@@ -23,6 +23,12 @@ namespace {
 
 constexpr int64_t kOldestOpset = 11;
 
+/// Functions that call others; torch nests them once or twice.
+constexpr unsigned kDeepestCall = 32;
+/// What nodes with their names may take, in bytes: functions that call others
+/// many times each grow without end. OPT-175B takes a tenth.
+constexpr size_t kMostNodeBytes = size_t(1) << 28;
+
 /// What functions are told apart by.
 std::string functionKey(StringRef domain, StringRef name, StringRef overload) {
   return (domain + ":" + name + ":" + overload).str();
@@ -100,6 +106,7 @@ private:
   TensorSource tensors;
   const proto::ModelProto *model = nullptr;
   llvm::StringMap<const proto::FunctionProto *> functions;
+  size_t nodeBytes = 0;
   bool sawError = false;
 };
 
@@ -287,6 +294,11 @@ LogicalResult Importer::node(const proto::NodeProto &node, Scope &scope,
   std::string name = call.prefix + node.name();
   if (node.name().empty() && node.output_size())
     name = call.prefix + node.output(0);
+  nodeBytes += 2048 + name.size();
+  if (nodeBytes > kMostNodeBytes)
+    return fail() << "the graph has too many nodes once its functions are "
+                     "inlined; it stopped at node '"
+                  << StringRef(name).take_back(200) << "'";
   SmallVector<Value> values;
   if (failed(operands(node, scope, name, values)))
     return failure();
@@ -383,9 +395,10 @@ LogicalResult Importer::inlineCall(const proto::NodeProto &node, Scope &scope,
                                    const Call &call,
                                    const proto::FunctionProto &function) {
   std::string name = call.prefix + node.name();
-  // Functions may not recurse, so a chain is as long as there are functions.
-  if (call.depth > functions.size())
-    return fail() << "function '" << function.name() << "' calls itself";
+  if (call.depth > kDeepestCall)
+    return fail() << "function '" << function.name()
+                  << "' calls itself, or functions are nested more than "
+                  << kDeepestCall << " deep";
   SmallVector<Value> values;
   if (failed(operands(node, scope, name, values)))
     return failure();

@@ -5,18 +5,40 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/Twine.h"
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 
 using namespace llvm;
 using namespace foresight::onnx;
 
+int64_t foresight::onnx::times(int64_t a, int64_t b) {
+  int64_t product;
+  return __builtin_mul_overflow(a, b, &product)
+             ? std::numeric_limits<int64_t>::max()
+             : product;
+}
+
 int64_t foresight::onnx::countOf(ArrayRef<int64_t> shape) {
   int64_t count = 1;
   for (int64_t size : shape)
-    if (__builtin_mul_overflow(count, size, &count))
-      return std::numeric_limits<int64_t>::max();
-  return count;
+    count = times(count, size);
+  return is_contained(shape, 0) ? 0 : count;
+}
+
+/// Elements of all tensors there are.
+static std::atomic<int64_t> liveElements = 0;
+
+int64_t Tensor::liveCount() { return liveElements; }
+
+/// Elements that are counted as long as a tensor has them.
+template <typename T>
+static std::shared_ptr<std::vector<T>> counted(std::vector<T> values) {
+  liveElements += static_cast<int64_t>(values.size());
+  return {new std::vector<T>(std::move(values)), [](std::vector<T> *gone) {
+            liveElements -= static_cast<int64_t>(gone->size());
+            delete gone;
+          }};
 }
 
 std::string foresight::onnx::toString(ArrayRef<int64_t> shape) {
@@ -30,9 +52,9 @@ Tensor::Tensor(mlir::Type element, ArrayRef<int64_t> shape)
     : element_(element), shape_(shape) {
   size_t count = static_cast<size_t>(countOf(shape));
   if (mlir::isa<mlir::FloatType>(element))
-    floats_ = std::make_shared<std::vector<double>>(count);
+    floats_ = counted(std::vector<double>(count));
   else
-    ints_ = std::make_shared<std::vector<int64_t>>(count);
+    ints_ = counted(std::vector<int64_t>(count));
 }
 
 Tensor Tensor::ofInts(mlir::Type element, ArrayRef<int64_t> shape,
@@ -40,7 +62,7 @@ Tensor Tensor::ofInts(mlir::Type element, ArrayRef<int64_t> shape,
   Tensor result;
   result.element_ = element;
   result.shape_ = Shape(shape);
-  result.ints_ = std::make_shared<std::vector<int64_t>>(std::move(values));
+  result.ints_ = counted(std::move(values));
   return result;
 }
 
@@ -49,7 +71,7 @@ Tensor Tensor::ofFloats(mlir::Type element, ArrayRef<int64_t> shape,
   Tensor result;
   result.element_ = element;
   result.shape_ = Shape(shape);
-  result.floats_ = std::make_shared<std::vector<double>>(std::move(values));
+  result.floats_ = counted(std::move(values));
   return result;
 }
 
@@ -57,13 +79,13 @@ int64_t Tensor::count() const { return countOf(shape_); }
 
 std::vector<double> &Tensor::writeFloats() {
   if (floats_.use_count() > 1)
-    floats_ = std::make_shared<std::vector<double>>(*floats_);
+    floats_ = counted(std::vector<double>(*floats_));
   return *floats_;
 }
 
 std::vector<int64_t> &Tensor::writeInts() {
   if (ints_.use_count() > 1)
-    ints_ = std::make_shared<std::vector<int64_t>>(*ints_);
+    ints_ = counted(std::vector<int64_t>(*ints_));
   return *ints_;
 }
 

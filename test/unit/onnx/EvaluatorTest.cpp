@@ -232,6 +232,112 @@ TEST_F(EvaluatorTest, SplitDividesUnevenlyByNumberOfOutputs) {
   EXPECT_EQ((*found)[1].ints(), (std::vector<int64_t>{3, 4}));
 }
 
+TEST_F(EvaluatorTest, SizesThatWereMadeToHurtAreRefused) {
+  const int64_t huge = INT64_MAX, least = INT64_MIN;
+  Tensor x = floats({2, 3}, {0, 1, 2, 3, 4, 5});
+  Tensor none = floats({0}, {});
+  Tensor column = floats({1 << 13, 1}, std::vector<double>(1 << 13));
+  Tensor row = column.reshaped({1, 1 << 13});
+  auto sizes = [&](std::vector<int64_t> values) {
+    return ints({static_cast<int64_t>(values.size())}, std::move(values));
+  };
+  const char *result = "a result of ";
+  expectError(run("\"Reshape\"", {x, sizes({huge, huge, 6})}), "cannot become");
+  expectError(run("\"Reshape\" with {allowzero = 1 : i64}",
+                  {none, sizes({0, huge, huge})}),
+              result);
+  expectError(run("\"Expand\"", {x, sizes({huge, 2, 3})}), result);
+  expectError(run("\"Expand\"", {floats({1}, {1}), sizes({-5})}), result);
+  expectError(run("\"Tile\"", {x, sizes({huge, huge})}), result);
+  expectError(run("\"ConstantOfShape\"", {sizes({huge, huge, 0})}), result);
+  expectError(run("\"ConstantOfShape\"", {sizes({-1})}), result);
+  expectError(
+      run("\"ConstantOfShape\"", {sizes(std::vector<int64_t>(1000, 1))}),
+      "a result of 1000 dimensions");
+  expectError(
+      run("\"Range\"", {ints({}, {least}), ints({}, {huge}), ints({}, {1})}),
+      result);
+  expectError(run("\"MatMul\"", {column, row}), result);
+  expectError(run("\"Gemm\"", {column, row}), result);
+  expectError(run("\"Add\"", {column, row}), result);
+  expectError(
+      run("\"Gather\"", {column.reshaped({1, 1 << 13}),
+                         ints({1 << 13}, std::vector<int64_t>(1 << 13))}),
+      result);
+  expectError(
+      run("\"GatherND\"", {column.reshaped({1 << 13}), ints({1 << 13, 0}, {})}),
+      result);
+  expectError(run("\"Concat\" with {axis = 0 : i64}",
+                  std::vector<Tensor>(2049, column)),
+              result);
+  // A step that overflows; slicing twice would read beside the data.
+  expectFloats(run("\"Slice\"",
+                   {x, sizes({0}), sizes({huge}), sizes({1}), sizes({huge})}),
+               {2, 1}, {0, 3});
+  expectFloats(run("\"Slice\"", {x, sizes({-1}), sizes({least}), sizes({1}),
+                                 sizes({least})}),
+               {2, 1}, {2, 5});
+  expectError(
+      run("\"Slice\"", {x, sizes({1, 1}), sizes({2, 2}), sizes({0, 0})}),
+      "axis 0 is sliced twice");
+  expectError(run("\"Split\"", {x, sizes({huge, huge})}, 18, 2),
+              "its parts do not add up");
+  expectError(run("\"GatherND\" with {batch_dims = 1 : i64}",
+                  {x, ints({3, 1}, {0, 0, 0})}),
+              "batches of 3 and 2");
+  expectError(run("\"Clip\"", {x, none}), "single numbers");
+  expectError(run("\"Gemm\"", {x, x.reshaped({3, 2}), ints({2}, {1, 1})}),
+              "adds integers");
+}
+
+TEST_F(EvaluatorTest, IntegersWrapAround) {
+  const int64_t least = INT64_MIN;
+  expectInts(run("\"Neg\"", {ints({1}, {least})}), {1}, {least});
+  expectInts(run("\"Abs\"", {ints({1}, {least})}), {1}, {least});
+  expectInts(run("\"Div\"", {ints({1}, {least}), ints({1}, {-1})}), {1},
+             {least});
+  expectInts(run("\"Mod\"", {ints({1}, {least}), ints({1}, {-1})}), {1}, {0});
+  expectInts(run("\"Sum\"", {ints({1}, {least}), ints({1}, {least})}), {1},
+             {0});
+  expectInts(run("\"ReduceSum\" with {keepdims = 0 : i64}",
+                 {ints({2}, {INT64_MAX, 1})}),
+             {}, {least});
+  expectInts(run("\"CumSum\"", {ints({2}, {INT64_MAX, 1}), ints({}, {0})}), {2},
+             {INT64_MAX, least});
+  expectInts(run("\"Clip\"", {ints({2}, {-7, 7}), ints({}, {-5})}), {2},
+             {-5, 7});
+}
+
+TEST_F(EvaluatorTest, GraphsThatTakeTooMuchAreRefused) {
+  // Nothing that was computed may be forgotten, since all of it is added up.
+  std::string body;
+  for (int i = 0; i < 12; ++i)
+    body += "%v" + std::to_string(i + 1) + " = onnx.node \"ConstantOfShape\"" +
+            "(%v0) : (tensor<*xi64>) -> !onnx.value\n";
+  auto module = parseSourceString<ModuleOp>(
+      "onnx.graph @g opset 17 inputs [\"a\"] {\n^bb0(%v0: tensor<*xi64>):\n" +
+          body + "onnx.output [\"y\"] %v12 : !onnx.value\n}",
+      &context);
+  ASSERT_TRUE(module);
+  GraphOp graph = *module->getOps<GraphOp>().begin();
+  expectError(evaluate(graph, {ints({2}, {1 << 12, 1 << 12})}),
+              "beside others of");
+
+  Budget budget;
+  Tensor wide = floats({1 << 11, 1 << 11}, std::vector<double>(1 << 22));
+  auto product = parseSourceString<ModuleOp>(
+      "onnx.graph @g opset 17 inputs [\"a\"] {\n^bb0(%a: tensor<*xf32>):\n"
+      "%p = onnx.node \"MatMul\"(%a, %a) : (tensor<*xf32>, tensor<*xf32>) -> "
+      "!onnx.value\nonnx.output [\"y\"] %p : !onnx.value\n}",
+      &context);
+  ASSERT_TRUE(product);
+  NodeOp node;
+  product->walk([&](NodeOp found) { node = found; });
+  llvm::Error costly = budget.charge(node, {wide, wide});
+  EXPECT_NE(llvm::toString(std::move(costly)).find("more than a small input"),
+            std::string::npos);
+}
+
 TEST_F(EvaluatorTest, MissingInputsAndUnknownOperatorsAreErrors) {
   expectError(run("\"Add\"", {floats({1}, {1})}), "input 1 is missing");
   expectError(run("\"Celu\"", {floats({1}, {1})}), "not supported");

@@ -215,6 +215,29 @@ TEST_F(ImportTest, FunctionThatCallsItselfIsRefused) {
   expectRefused(whole.bytes, "function 'loop' calls itself");
 }
 
+TEST_F(ImportTest, FunctionsThatGrowWithoutEndAreRefused) {
+  // Each calls the next one eight times: 8^20 nodes.
+  Message graph, call = node("f0", {"x"}, "y");
+  call.text(7, "local");
+  graph.message(1, call).message(11, valueInfo("x", 1));
+  Message whole = model(graph);
+  for (int i = 0; i < 20; ++i) {
+    Message function;
+    function.text(1, "f" + std::to_string(i)).text(10, "local");
+    function.text(4, "a").text(5, "v7");
+    for (int k = 0; k < 8; ++k) {
+      Message inner = node(i == 19 ? "Relu" : "f" + std::to_string(i + 1),
+                           {k ? "v" + std::to_string(k - 1) : "a"},
+                           "v" + std::to_string(k));
+      if (i < 19)
+        inner.text(7, "local");
+      function.message(7, inner);
+    }
+    whole.message(25, function);
+  }
+  expectRefused(whole.bytes, "too many nodes once its functions are inlined");
+}
+
 TEST_F(ImportTest, FunctionsOfNewerVersionsHaveDefaultsAndOverloads) {
   // Two functions f of one domain: IR version 10 tells them apart.
   auto make = [](const std::string &overload, float slope) {

@@ -16,6 +16,21 @@ namespace foresight::onnx {
 
 using Tensors = llvm::SmallVector<Tensor, 2>;
 
+/// What running one graph may cost. A graph that was made to hurt is refused
+/// before it takes all memory or time.
+class Budget {
+public:
+  /// Counts the work of a node; an error once it is too much.
+  llvm::Error charge(NodeOp node, llvm::ArrayRef<Tensor> inputs);
+
+private:
+  int64_t work = 0;
+};
+
+/// Refuses sizes that no small input leads to: negative, more than 2^24
+/// elements, or more than all tensors together may have.
+llvm::Error checkSize(llvm::ArrayRef<int64_t> shape);
+
 /// Whether the evaluator knows the operator.
 bool isSupported(NodeOp node);
 

@@ -50,6 +50,9 @@ public:
   /// The same elements seen with another shape of equal count.
   Tensor reshaped(llvm::ArrayRef<int64_t> shape) const;
 
+  /// Elements of all tensors there are, which a budget is kept of.
+  static int64_t liveCount();
+
   /// Makes floats beyond the element type's range infinite.
   void saturate();
 
@@ -60,6 +63,8 @@ private:
   std::shared_ptr<std::vector<int64_t>> ints_;
 };
 
+/// A product; the largest number if it overflows.
+int64_t times(int64_t a, int64_t b);
 /// How many elements a shape has; the largest number if that overflows.
 int64_t countOf(llvm::ArrayRef<int64_t> shape);
 /// "[2, 3]"
