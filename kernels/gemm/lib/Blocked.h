@@ -14,8 +14,23 @@
 
 namespace foresight::gemm {
 
-/// Outputs of a unit: whole tiles of 6, 12 and 24.
+/// Outputs that are converted and multiplied together: whole tiles of 6, 12 and
+/// 24.
 constexpr int64_t kBlock = 48;
+
+/// Blocks of a unit. With InOut a row of weights is a page and more away from
+/// the next, and every block reads a piece of each: blocks beside each other
+/// take turns over a block of k, so that its pages are still known to the TLB.
+/// Twelve units at least, so that a few threads share them evenly.
+inline constexpr int64_t unitBlocks(const Product &product) {
+  const int64_t blocks = product.n / kBlock / 12;
+  if (product.layout == Layout::OutIn || blocks < 1)
+    return 1;
+  return blocks < 4 ? blocks : 4;
+}
+inline constexpr int64_t unitOutputs(const Product &product) {
+  return unitBlocks(product) * kBlock;
+}
 
 /// How a product of T tokens is cut: into blocks of outputs (units), of k, and
 /// panels of tokens. In a tile the weights of a few outputs are broadcast and
@@ -63,7 +78,7 @@ inline constexpr Scratch scratchLayout(const Product &product, int64_t tokens,
   Scratch scratch{};
   scratch.weight = roundUp(product.k * paddedTokens, 16);
   scratch.sums = scratch.weight + convertedFloats(blocking, product.layout);
-  scratch.total = scratch.sums + paddedTokens * kBlock;
+  scratch.total = scratch.sums + paddedTokens * unitOutputs(product);
   return scratch;
 }
 

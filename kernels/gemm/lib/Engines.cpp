@@ -14,7 +14,8 @@ public:
   std::string_view name() const override { return label; }
 
   int64_t units(const Product &product, int64_t) const override {
-    return (product.n + kBlock - 1) / kBlock;
+    const int64_t outputs = unitOutputs(product);
+    return (product.n + outputs - 1) / outputs;
   }
 
   int64_t scratchBytes(const Product &product, int64_t tokens) const override {

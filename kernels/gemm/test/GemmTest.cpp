@@ -118,11 +118,22 @@ protected:
 };
 
 TEST_P(GemmTest, AgreesWithPlainLoopsOverOddShapes) {
-  const Shape shapes[] = {{1, 1, 1},      {1, 32, 64},    {2, 33, 65},
-                          {5, 50, 384},   {7, 48, 385},   {8, 49, 31},
-                          {9, 65, 400},   {13, 131, 97},  {16, 64, 768},
-                          {17, 96, 769},  {31, 47, 1000}, {33, 300, 37},
-                          {128, 100, 130}};
+  const Shape shapes[] = {{1, 1, 1},
+                          {1, 32, 64},
+                          {2, 33, 65},
+                          {5, 50, 384},
+                          {7, 48, 385},
+                          {8, 49, 31},
+                          {9, 65, 400},
+                          {13, 131, 97},
+                          {16, 64, 768},
+                          {17, 96, 769},
+                          {31, 47, 1000},
+                          {33, 300, 37},
+                          {128, 100, 130},
+                          // Several blocks a unit where weights are in_out.
+                          {18, 1157, 385},
+                          {2, 2500, 40}};
   for (const Shape &shape : shapes)
     for (Layout layout : {Layout::OutIn, Layout::InOut})
       for (WeightType type :
