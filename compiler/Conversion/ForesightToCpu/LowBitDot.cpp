@@ -268,7 +268,7 @@ void foresight::storeActivations(CodeBuilder &c, int64_t bits, int64_t m,
     for (auto [i, x] : llvm::enumerate(integers)) {
       int64_t offset = (2 * h + v) * 32 + static_cast<int64_t>(i) * c.lanes;
       Value high = arith::ShRSIOp::create(c.b, c.loc,
-                                          c.add(x, c.constant(i32, kHigh / 2)),
+                                          c.add(x, c.constant(i32, kMostLow)),
                                           c.constant(i32, kHighShift));
       Value low = c.sub(x, c.mul(high, c.constant(i32, kHigh)));
       store(high, c.b.getI8Type(), offset);
