@@ -150,6 +150,36 @@ TEST_F(Checkpoints, AHeadThatStandsForTheEmbedding) {
   expectLogitsOf("bare_names", folder.path());
 }
 
+TEST_F(Checkpoints, AHeadWithTheNumbersOfTheEmbeddingIsStoredOnce) {
+  write("bare_names", 1, [](std::string name) { return name; });
+  // The same numbers once more, elsewhere in the file.
+  auto file = Safetensors::openFile(folder / "model.safetensors");
+  ASSERT_TRUE(file.ok());
+  SafetensorsWriter writer;
+  for (const auto &[name, tensor] : file->tensors()) {
+    writer.add(name, "F32", tensor.shape, tensor.data(), tensor.bytes);
+    if (name == "decoder.embed_tokens.weight")
+      writer.add("lm_head.weight", "F32", tensor.shape, tensor.data(),
+                 tensor.bytes);
+  }
+  const std::string whole = writer.bytes();
+  writeFile(folder / "model.safetensors", whole);
+  const std::string out = folder / "m.fsb";
+  ProcessResult result =
+      run({tool("foresight-compile"), folder.path(), "--dtype=f32",
+           "--sparsity=none", "--target=cpu:native", "--explain", "-o", out});
+  EXPECT_EQ(result.exitCode, 0) << result.errors;
+  for (const char *part : {"equal weights are stored once, which saves 6.1 KB",
+                           "embed_tokens.weight = lm_head.weight, 6.1 KB"})
+    EXPECT_NE(result.errors.find(part), std::string::npos) << result.errors;
+  ProcessResult inspected = run({tool("foresight"), "inspect", out});
+  for (const char *part : {"equal ones are stored once, which saves 6.14 kB",
+                           "as embed_tokens.weight"})
+    EXPECT_NE(inspected.output.find(part), std::string::npos)
+        << inspected.output;
+  expectLogitsOf("bare_names", folder.path());
+}
+
 const fs::path kExport =
     fs::path(source("test/fixtures/exports")) / "optimum_past";
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -220,6 +221,9 @@ public:
   }
 
   Status run();
+  /// Leaves `count` of the blocks, spread over all of them.
+  void thin(size_t count);
+  size_t blocks() const { return order.size(); }
 
 private:
   void orderBlocks();
@@ -257,6 +261,13 @@ void Writer::orderBlocks() {
     if (!late.count(offset))
       order.push_back(offset);
   order.insert(order.end(), late.begin(), late.end());
+}
+
+void Writer::thin(size_t count) {
+  std::vector<uint64_t> kept;
+  for (size_t i = 0; i < count; ++i)
+    kept.push_back(order[(2 * i + 1) * order.size() / (2 * count)]);
+  order = std::move(kept);
 }
 
 Status Writer::makeBlock(uint64_t begin, uint64_t end, std::byte *out) {
@@ -316,6 +327,26 @@ Status Writer::run() {
   if (failure)
     return std::move(failure->second);
   return {};
+}
+
+Result<double> Packing::estimateSeconds(const PackingOptions &options) const {
+  // Enough for every kind of weight to be among them; 64 MB of work.
+  static constexpr size_t kSample = 16;
+  PackingOptions silent = options;
+  silent.progress = nullptr;
+  const Sink discard = [](uint64_t, std::span<const std::byte>) {
+    return Status();
+  };
+  Writer writer(impl->stored, impl->bytes, discard, silent);
+  const size_t all = writer.blocks();
+  if (all > kSample)
+    writer.thin(kSample);
+  const auto start = std::chrono::steady_clock::now();
+  FORESIGHT_CHECK(writer.run());
+  const std::chrono::duration<double> took =
+      std::chrono::steady_clock::now() - start;
+  return took.count() * static_cast<double>(all) /
+         static_cast<double>(std::max<size_t>(1, writer.blocks()));
 }
 
 Status Packing::write(const Sink &sink, const PackingOptions &options) const {

@@ -60,6 +60,7 @@ private:
   // EmitBundle.cpp
   Status emitBundle();
   Result<OrderedJson> manifest(const Packing &packing);
+  Status announceWeights(const Packing &packing);
   Result<std::vector<std::string>> compileVariants();
   Result<std::string> compilePtx();
   Status verifyBundle();

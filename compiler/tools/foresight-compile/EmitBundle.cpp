@@ -11,10 +11,15 @@
 #include "llvm/Config/llvm-config.h"
 
 #include <filesystem>
+#include <map>
 
 using namespace foresight;
 using namespace foresight::bundle;
 using namespace mlir;
+namespace fs = std::filesystem;
+
+/// Bytes of weights from which on it is worth saying how long they will take.
+static constexpr uint64_t kLongWork = 500'000'000;
 
 Result<std::string> Compilation::compilePtx() {
   progress.phase("code", options.cuda->name);
@@ -96,8 +101,54 @@ Result<OrderedJson> Compilation::manifest(const Packing &packing) {
   return std::move(*manifest);
 }
 
+/// Says what will be written, before it is: how much, what is stored once for
+/// several weights, whether the disk has room, and how long it takes.
+Status Compilation::announceWeights(const Packing &packing) {
+  if (packing.savedBytes()) {
+    progress.note("equal weights are stored once, which saves " +
+                  bytesText(packing.savedBytes()));
+    std::map<uint64_t, std::vector<const PackedWeight *>> places;
+    for (const PackedWeight &weight : packing.weights())
+      if (weight.bytes)
+        places[weight.offset].push_back(&weight);
+    for (const auto &[offset, weights] : places) {
+      if (!options.explain || weights.size() < 2)
+        continue;
+      std::string names;
+      for (const PackedWeight *weight : weights)
+        names += (names.empty() ? "" : " = ") + weight->name;
+      progress.note(names + ", " + bytesText(weights.front()->bytes));
+    }
+  }
+  if (generatesWeights())
+    return {};
+  std::error_code error;
+  std::string folder = fs::absolute(options.output, error).parent_path();
+  fs::space_info space = fs::space(folder, error);
+  // An earlier file of this name stays until the new one is whole.
+  if (!error && space.available < packing.bytes())
+    return makeError(ErrorCode::Resource, options.output, ": needs ",
+                     bytesText(packing.bytes()), " for weights, but ", folder,
+                     " has ", bytesText(space.available),
+                     " free; make room, write elsewhere with -o, or choose "
+                     "--dtype=f16 or --sparsity=none");
+  if (packing.bytes() < kLongWork)
+    return {};
+  FORESIGHT_TRY(double seconds, packing.estimateSeconds());
+  char time[64];
+  snprintf(time, sizeof time, "about %.0f s, or as long as the disk takes",
+           seconds);
+  progress.note("weights will take " + bytesText(packing.bytes()) +
+                (error ? ""
+                       : " of the " + bytesText(space.available) +
+                             " that are free on disk") +
+                " and " + time);
+  return {};
+}
+
 Status Compilation::emitBundle() {
   FORESIGHT_TRY(Packing packing, Packing::plan(*module));
+  FORESIGHT_CHECK(announceWeights(packing));
   FORESIGHT_TRY(OrderedJson facts, manifest(packing));
   std::string text = dumpJson(facts, 1);
   FORESIGHT_CHECK(dumpText("manifest.json", text));

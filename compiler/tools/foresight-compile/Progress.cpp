@@ -75,7 +75,8 @@ void Progress::phase(const std::string &name, const std::string &detail) {
   char stamp[32];
   snprintf(stamp, sizeof stamp, "[%5.1f s] %-9s ", seconds(), name.c_str());
   line = stamp + detail;
-  nextLine = seconds() + 2;
+  phaseStart = seconds();
+  nextLine = phaseStart + 2;
   fprintf(stderr, "%s%s", line.c_str(), terminal ? "" : "\n");
 }
 
@@ -94,13 +95,22 @@ void Progress::percent(uint64_t done, uint64_t total) {
   std::lock_guard lock(mutex);
   if (now <= shown)
     return;
-  if (terminal)
-    fprintf(stderr, "\r%s %3d %%", line.c_str(), now);
-  else if (seconds() >= nextLine) {
-    nextLine = seconds() + 2; // a log is for what takes long
-    fprintf(stderr, "%20s%3d %%\n", "", now);
-  }
   shown = now;
+  if (!terminal && seconds() < nextLine)
+    return;
+  nextLine = seconds() + 2; // a log is for what takes long
+  char text[48];
+  double passed = seconds() - phaseStart;
+  if (passed < 2) // too early to tell
+    snprintf(text, sizeof text, "%3d %%", now);
+  else
+    snprintf(text, sizeof text, "%3d %%, %.0f s left", now,
+             passed * static_cast<double>(total - done) /
+                 static_cast<double>(done));
+  if (terminal)
+    fprintf(stderr, "\r%s %s   ", line.c_str(), text);
+  else
+    fprintf(stderr, "%20s%s\n", "", text);
 }
 
 void Progress::finish(const std::string &text) {

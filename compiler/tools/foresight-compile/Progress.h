@@ -39,6 +39,7 @@ private:
   std::string line;
   int shown = -1;
   double nextLine = 0;
+  double phaseStart = 0;
   std::atomic<uint64_t> peakBytes{0};
   std::atomic<bool> stop{false};
   std::thread watcher;

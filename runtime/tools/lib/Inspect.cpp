@@ -6,6 +6,7 @@
 #include "foresight/support/Json.h"
 
 #include <cstdio>
+#include <map>
 
 namespace foresight::tools {
 namespace {
@@ -130,18 +131,28 @@ void printRest(const Manifest &manifest) {
                  bytesText(double(buffer.bytes()))});
   std::printf("%s", buffers.text().c_str());
 
-  int64_t total = 0;
-  for (const WeightInfo &weight : manifest.weights)
-    total += weight.bytes;
-  std::printf("\nweights (%s)\n", bytesText(double(total)).c_str());
+  // Equal weights share a place.
+  int64_t total = 0, saved = 0;
+  std::map<int64_t, std::string> places;
+  for (const WeightInfo &weight : manifest.weights) {
+    const bool first = places.emplace(weight.offset, weight.name).second;
+    (first ? total : saved) += weight.bytes;
+  }
+  std::printf("\nweights (%s", bytesText(double(total)).c_str());
+  if (saved)
+    std::printf("; equal ones are stored once, which saves %s",
+                bytesText(double(saved)).c_str());
+  std::printf(")\n");
   Table weights({"weight", "element", "shape", "bytes", "from"}, "lllrl");
   for (const WeightInfo &weight : manifest.weights) {
     std::string element(elementName(weight.element));
     if (weight.bits)
       element = std::to_string(weight.bits) + " bits";
-    weights.add({weight.name, element, shapeText(weight.shape),
-                 bytesText(double(weight.bytes)),
-                 joined(weight.tensors, ", ")});
+    const std::string &place = places[weight.offset];
+    weights.add(
+        {weight.name, element, shapeText(weight.shape),
+         place == weight.name ? bytesText(double(weight.bytes)) : "as " + place,
+         joined(weight.tensors, ", ")});
   }
   std::printf("%s", weights.text().c_str());
 }

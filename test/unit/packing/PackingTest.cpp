@@ -20,6 +20,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
 
+#include <chrono>
 #include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -381,6 +382,26 @@ TEST_F(PackingTest, AnErrorOfTheSinkEndsTheWork) {
       });
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().message, "disk full");
+}
+
+TEST_F(PackingTest, AnEstimateIsOfAllBlocksAndChangesNothing) {
+  // 84 MB: more blocks than are tried.
+  auto module = parse("foresight.weight @w : tensor<10240x4096xf16> = "
+                      "#foresight.synthetic<seed = 5, mean = 0.0 : f64, "
+                      "deviation = 0.5 : f64>");
+  ASSERT_TRUE(module);
+  auto packing = Packing::plan(*module);
+  ASSERT_TRUE(packing.ok()) << packing.error().message;
+  const auto start = std::chrono::steady_clock::now();
+  auto estimate = packing->estimateSeconds();
+  const std::chrono::duration<double> spent =
+      std::chrono::steady_clock::now() - start;
+  ASSERT_TRUE(estimate.ok()) << estimate.error().message;
+  // 16 of its 20 blocks were made.
+  EXPECT_GT(*estimate, 0);
+  EXPECT_LE(*estimate, spent.count() * 20 / 16);
+  const std::vector<std::byte> section = write(*packing);
+  EXPECT_EQ(section.size(), 10240u * 4096 * 2);
 }
 
 TEST_F(PackingTest, OnlyUsedWeightsArePacked) {

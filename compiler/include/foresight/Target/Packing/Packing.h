@@ -64,6 +64,9 @@ public:
   /// are multiples of it, in any order and from several threads at once.
   using Sink =
       std::function<Status(uint64_t offset, std::span<const std::byte> bytes)>;
+  /// How long `write` would take, from making a few blocks all over the section
+  /// and throwing them away. What the disk of the bundle adds is not in it.
+  Result<double> estimateSeconds(const PackingOptions &options = {}) const;
   /// Makes the bytes. Fails if a weight is not finite (or not in its packed
   /// element type), naming tensor and index, or with the sink's error.
   Status write(const Sink &sink, const PackingOptions &options = {}) const;
