@@ -69,6 +69,29 @@ std::optional<ExecutableTrailer> trailerOf(std::span<const std::byte> file) {
   return trailer;
 }
 
+/// The first byte between the parts of a bundle that is not zero: no byte can
+/// change without being noticed.
+std::optional<uint64_t> firstInGaps(std::span<const std::byte> frame,
+                                    const Header &header,
+                                    const std::vector<Bundle::Section> &table) {
+  std::vector<std::pair<uint64_t, uint64_t>> parts = {
+      {0, sizeof(Header)},
+      {header.tableOffset,
+       header.tableOffset + header.sectionCount * sizeof(SectionEntry)},
+      {frame.size(), frame.size()}};
+  for (const Bundle::Section &section : table)
+    parts.emplace_back(section.offset, section.offset + section.bytes);
+  std::sort(parts.begin(), parts.end());
+  uint64_t at = 0;
+  for (const auto &[begin, end] : parts) {
+    for (; at < begin; ++at)
+      if (frame[at] != std::byte{0})
+        return at;
+    at = std::max(at, end);
+  }
+  return std::nullopt;
+}
+
 } // namespace
 
 Bundle::Descriptor::~Descriptor() {
@@ -176,6 +199,9 @@ Status Bundle::readFrame() {
       checksums = frame.subspan(entry.offset, entry.bytes);
     table.push_back(std::move(section));
   }
+  if (const auto at = firstInGaps(frame, header, table))
+    return fault("is damaged: byte " + std::to_string(*at) +
+                 ", which lies between its sections, is not zero");
   const uint64_t known = checksums.size() / sizeof(uint64_t);
   for (const Section &section : table)
     if (section.kind != SectionKind::kChecksums &&

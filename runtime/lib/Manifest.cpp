@@ -143,7 +143,7 @@ Status readModel(const Json &json, const std::string &where, ModelFacts &to) {
   reader.get("family", to.family)
       .get("name", to.name)
       .get("source", to.source)
-      .get("vocab_size", to.vocabSize, 1, INT32_MAX)
+      .get("vocab_size", to.vocabSize, 1, kLargestVocabulary)
       .get("hidden_size", to.hiddenSize, 1, INT32_MAX)
       .get("layers", to.layers, 1, 1 << 20)
       .get("heads", to.heads, 1, 1 << 20)
@@ -337,7 +337,7 @@ Status readStage(const Json &json, const std::string &where, StageInfo &to) {
 
 Status readEntry(const Json &json, const std::string &where, EntryInfo &to) {
   MemberReader reader(json, where);
-  reader.get("max_tokens", to.maxTokens, 1, 1 << 20);
+  reader.get("max_tokens", to.maxTokens, 1, kMostTokens);
   if (const Json *inputs = reader.objectAt("inputs"))
     FORESIGHT_CHECK(MemberReader(*inputs, where + ": inputs")
                         .get("ids", to.ids)

@@ -10,6 +10,12 @@ namespace foresight {
 /// Sizes and offsets beyond this are damage; sums of two of them fit int64_t.
 constexpr int64_t kLargestSize = int64_t(1) << 48;
 
+/// The host keeps a float of each token of the vocabulary and plans for each
+/// number of tokens in a call: a damaged number must not ask for much of
+/// either.
+constexpr int64_t kLargestVocabulary = int64_t(1) << 24;
+constexpr int64_t kMostTokens = int64_t(1) << 16;
+
 /// Reads members of one object into variables. The first fault is kept, later
 /// reads do nothing, so that a struct is read without a test a member.
 class MemberReader {

@@ -131,6 +131,19 @@ TEST(Bundle, TruncatedAnywhereIsAnError) {
   expectBad(bytes + "x");
 }
 
+TEST(Bundle, BytesBetweenSectionsMustBeZero) {
+  const BundleImage image = TestModel().image();
+  const std::string bytes = image.bytes();
+  for (const size_t at :
+       {image.offsetOf(SectionKind::kManifest) - 1,
+        image.offsetOf(SectionKind::kWeights) - 1, bytes.size() - 1}) {
+    std::string changed = bytes;
+    ASSERT_EQ(changed[at], '\0') << at;
+    changed[at] = 1;
+    expectBad(changed, "lies between its sections");
+  }
+}
+
 TEST(Bundle, EveryAlteredByteOfHeaderTableAndManifestIsFound) {
   const TestModel model;
   const BundleImage image = model.image();
@@ -241,6 +254,9 @@ TEST(Bundle, ManifestRulesAreChecked) {
   expectBadManifest(with("/entries/prefill/max_tokens", 5), "buffer 'ids'");
   expectBadManifest(with("/entries/decode/outputs/logits", 4), "logits");
   expectBadManifest(with("/model/ffn_dim", {1, 2}), "ffn_dim");
+  // Numbers that memory or time would be spent on before anything is run.
+  expectBadManifest(with("/model/vocab_size", INT32_MAX), "vocab_size");
+  expectBadManifest(with("/entries/prefill/max_tokens", 1 << 20), "max_tokens");
   expectBadManifest(with("/selections/0/stage", 99), "stage 99");
   Json noDecode = good;
   noDecode["entries"].erase("decode");

@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <random>
+#include <sys/stat.h>
 
 using namespace foresight;
 using namespace foresight::bundle;
@@ -85,6 +86,15 @@ TEST_F(BadBundle, Missing) {
   expectError(generate(folder / "no.fsb"), "foresight", kBadInput, {"no.fsb"});
 }
 
+TEST_F(BadBundle, NotAFile) {
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  for (const std::string &path :
+       {folder.path().string(), folder / "pipe", std::string("/dev/null")}) {
+    SCOPED_TRACE(path);
+    expectError(generate(path), "foresight", kBadInput, {path});
+  }
+}
+
 TEST_F(BadBundle, Truncated) {
   for (size_t keep : {size_t{0}, size_t{7}, sizeof(Header), size_t{4096},
                       bytes.size() / 2, bytes.size() - 1}) {
@@ -109,6 +119,11 @@ TEST_F(BadBundle, OneBitAlteredAnywhere) {
     places.emplace_back(name, section.offset + random() % section.bytes);
     places.emplace_back(name + " end", section.offset + section.bytes - 1);
   }
+  // What lies between sections is read by nobody, and still must be right.
+  places.emplace_back("behind the table", table().front().offset - 1);
+  places.emplace_back("the last byte", bytes.size() - 1);
+  for (int i = 0; i < 24; ++i)
+    places.emplace_back("anywhere", random() % bytes.size());
   for (const auto &[name, at] : places) {
     SCOPED_TRACE(name + ", byte " + std::to_string(at));
     std::string changed = bytes;

@@ -52,6 +52,8 @@ TEST(Tool, PromptsFromEverySourceContinueAlike) {
   ProcessOptions piped;
   piped.input = prompt;
   EXPECT_EQ(with({}, piped), text);
+  EXPECT_EQ(with({"--prompt-file=-"}, piped), text);
+  EXPECT_EQ(with({"--prompt-file=/dev/stdin"}, piped), text);
   EXPECT_EQ(with({"--prompt", prompt, "--echo"}), prompt + text);
   EXPECT_EQ(with({"--prompt", prompt, "--dense"}), text);
 }
@@ -243,6 +245,13 @@ TEST(Tool, CalibrationRefusesWhatItCannotUse) {
           {"the bundle is dense", "--sparsity=predicted"});
   refused(predicted(), {"--budget=-1"}, {"budget"});
   refused(predicted(), {"--tokens=50"}, {"at least 128"});
+  // Known before the work, which takes minutes.
+  fs::create_directory(folder / "p.json");
+  ProcessResult result =
+      run({tool("foresight"), "calibrate", predicted(), "--text", source(kText),
+           "-o", folder / "p.json"});
+  expectError(result, "foresight", 2, {"p.json"});
+  EXPECT_EQ(result.errors.find("tokens densely"), std::string::npos);
 }
 
 } // namespace

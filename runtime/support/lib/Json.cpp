@@ -10,12 +10,19 @@
 
 using namespace foresight;
 
+/// Far more than any file of a model has. Printing a value takes stack for each
+/// of its levels.
+static constexpr int kMaxDepth = 200;
+
 Result<Json> foresight::parseJson(std::string_view text,
                                   const std::string &source, ErrorCode code) {
   // One set of keys for each object that is open.
   std::vector<std::set<std::string>> open;
   std::string twice;
-  auto watch = [&](int, Json::parse_event_t event, Json &value) {
+  bool deep = false;
+  auto watch = [&](int depth, Json::parse_event_t event, Json &value) {
+    if (depth > kMaxDepth)
+      deep = true;
     if (event == Json::parse_event_t::object_start)
       open.emplace_back();
     else if (event == Json::parse_event_t::object_end)
@@ -27,6 +34,9 @@ Result<Json> foresight::parseJson(std::string_view text,
   };
   try {
     Json value = Json::parse(text.begin(), text.end(), watch);
+    if (deep)
+      return makeError(code, source, ": is nested deeper than ", kMaxDepth,
+                       " levels");
     if (!twice.empty())
       return makeError(code, source, ": the key \"", twice,
                        "\" occurs twice in one object");

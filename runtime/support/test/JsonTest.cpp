@@ -44,7 +44,16 @@ TEST(JsonTest, BadTextIsAnErrorNotAnException) {
 }
 
 TEST(JsonTest, DeepNestingIsHandled) {
+  for (const size_t depth : {size_t{201}, size_t{1000}, size_t{300000}}) {
+    auto json = parseJson("{\"a\":" + std::string(depth, '[') +
+                              std::string(depth, ']') + "}",
+                          "f");
+    ASSERT_FALSE(json.ok()) << depth;
+    EXPECT_EQ(json.error().message, "f: is nested deeper than 200 levels");
+  }
   EXPECT_FALSE(parseJson(std::string(100000, '['), "f").ok());
+  EXPECT_TRUE(
+      parseJson(std::string(200, '[') + std::string(200, ']'), "f").ok());
 }
 
 TEST(ProfileTest, SurvivesTheWayThroughJson) {

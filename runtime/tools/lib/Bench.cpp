@@ -135,6 +135,9 @@ Status bench(const Args &args) {
   FORESIGHT_TRY(options.promptTokens, args.integer("prompt-tokens", 128, 1));
   FORESIGHT_TRY(options.tokens, args.integer("tokens", 32, 1));
   FORESIGHT_TRY(options.repeat, args.integer("repeat", 5, 1));
+  // Found out before the work, not after it.
+  if (args.has("trace"))
+    FORESIGHT_CHECK(AtomicFile::create(args.text("trace")));
   FORESIGHT_TRY(Model model, loadModel(args));
   Session &session = *model.session;
   if (options.promptTokens + options.tokens > session.capacity())

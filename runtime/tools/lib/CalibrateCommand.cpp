@@ -64,6 +64,8 @@ Status calibrate(const Args &args) {
   FORESIGHT_TRY(const std::string split,
                 args.choice("split", {"none", "paragraphs"}));
   FORESIGHT_TRY(const int64_t tokens, args.integer("tokens", 8192, 2));
+  // Found out before the work, not after it.
+  FORESIGHT_CHECK(AtomicFile::create(args.text("o")));
   FORESIGHT_TRY(const std::string text, readTextFile(args.text("text")));
   FORESIGHT_TRY(Model model, loadModel(args));
   FORESIGHT_TRY(options.window,

@@ -1,16 +1,18 @@
 //===- Model.cpp - A bundle ready to run ----------------------------------===//
 #include "Model.h"
 
-#include "foresight/support/MappedFile.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 
 namespace foresight::tools {
+
+/// Stops a device that never ends.
+static constexpr size_t kLongestText = size_t{1} << 30;
 
 const std::vector<OptionSpec> kDeviceOptions = {
     {"device", "cpu|cuda[:N]",
@@ -123,18 +125,27 @@ Result<Model> loadModel(const Args &args) {
 }
 
 Result<std::string> readTextFile(const std::string &path) {
-  if (path != "-") {
-    FORESIGHT_TRY(MappedFile file, MappedFile::open(path));
-    return std::string(reinterpret_cast<const char *>(file.data()),
-                       file.size());
-  }
+  const bool standard = path == "-";
+  const std::string name = standard ? "standard input" : path;
+  // Not mapped: a text may come from a pipe, as `<(command)` gives it.
+  const std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(
+      standard ? stdin : std::fopen(path.c_str(), "rbe"),
+      standard ? [](std::FILE *) { return 0; } : std::fclose);
+  if (!file)
+    return makeError(ErrorCode::BadInput, name,
+                     ": cannot be opened: ", std::strerror(errno));
   std::string text;
   char buffer[1 << 16];
-  while (const size_t count = std::fread(buffer, 1, sizeof buffer, stdin))
+  while (const size_t count =
+             std::fread(buffer, 1, sizeof buffer, file.get())) {
+    if (text.size() + count > kLongestText)
+      return makeError(ErrorCode::BadInput, name, ": has more than ",
+                       kLongestText >> 20, " MB of text");
     text.append(buffer, count);
-  if (std::ferror(stdin))
-    return makeError(ErrorCode::BadInput,
-                     "standard input: ", std::strerror(errno));
+  }
+  if (std::ferror(file.get()))
+    return makeError(ErrorCode::BadInput, name,
+                     ": cannot be read: ", std::strerror(errno));
   return text;
 }
 
