@@ -29,7 +29,7 @@ an .mlir file of a raised or later phase.
                       results as dense (default)
                       predicted: the same with a margin instead of the proof
   --margin=Z          standard errors of rounding that --sparsity=predicted
-                      allows for (default 3)
+                      allows for (default 4)
   --profile=FILE      how each layer is made sparse, from `foresight calibrate`
   --dtype=TYPE        auto, f32, f16 or bf16: what weights and KV cache are kept
                       in (default auto: bf16 if the model is bf16, else f16)

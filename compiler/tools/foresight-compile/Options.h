@@ -28,7 +28,7 @@ struct CompileOptions {
   double density = 0.075;
 
   Sparsity sparsity = Sparsity::Exact;
-  double margin = 3;
+  double margin = 4;
   std::string profile;
   std::string verify; ///< a reference that the bundle is compared with
   std::string dtype = "auto";

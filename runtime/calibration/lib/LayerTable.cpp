@@ -54,19 +54,18 @@ std::vector<Candidate> LayerTable::candidates() const {
   Candidate skip;
   skip.profile.rule = LayerProfile::Rule::Skip;
   skip.selected = static_cast<double>(sizes.neurons);
-  skip.bytes = sizes.sparse(0, skip.selected, perToken(allActive));
+  skip.found = perToken(allActive);
+  skip.bytes = sizes.sparse(0, skip.selected, skip.found);
   out.push_back(skip);
 
   for (int bits = kMinBits; bits <= kMaxBits; ++bits) {
     const ForBits &counts = byBits[bits - kMinBits];
-    const auto bytesFor = [&](double selected, double found) {
-      return sizes.sparse(bits, perToken(selected), perToken(found));
-    };
     Candidate proof;
     proof.profile.rule = LayerProfile::Rule::Proof;
     proof.profile.bits = bits;
     proof.selected = perToken(static_cast<double>(counts.proofKept));
-    proof.bytes = bytesFor(static_cast<double>(counts.proofKept), allActive);
+    proof.found = perToken(allActive);
+    proof.bytes = sizes.sparse(bits, proof.selected, proof.found);
     out.push_back(proof);
 
     double missed = 0;
@@ -83,7 +82,8 @@ std::vector<Candidate> LayerTable::candidates() const {
       margin.profile.bits = bits;
       margin.profile.margin = i * kStep;
       margin.selected = perToken(selected);
-      margin.bytes = bytesFor(selected, found);
+      margin.found = perToken(found);
+      margin.bytes = sizes.sparse(bits, margin.selected, margin.found);
       // What is left of subtracting the last energy is rounding, not error.
       margin.error = found == allActive ? 0 : perToken(std::max(missed, 0.0));
       out.push_back(margin);

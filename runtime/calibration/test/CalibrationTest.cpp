@@ -151,6 +151,8 @@ TEST(LayerTable, CountsWhatAMarginSelectsAndMisses) {
   };
   const auto copy = double(lowbit::record(4, 128, 3).bytes) + 24 + 512;
   EXPECT_DOUBLE_EQ(at(0).selected, 0.5);
+  EXPECT_DOUBLE_EQ(at(0).found, 0.5);
+  EXPECT_DOUBLE_EQ(at(8).found, 1);
   EXPECT_DOUBLE_EQ(at(0).error, (0.25 + 0.125) / 2);
   EXPECT_DOUBLE_EQ(at(0).bytes, copy + 256 / 2.0 + 256 / 2.0);
   EXPECT_DOUBLE_EQ(at(0.5).selected, 0.5) << "the margin must exceed it";

@@ -31,19 +31,24 @@ void printText(const char *name, const TextReport &report) {
 }
 
 void explain(const Calibration &calibration) {
-  Table table({"layer", "active", "rule", "bits", "margin", "selected", "bytes",
-               "bytes held out", "cost"});
+  Table table({"layer", "active", "rule", "bits", "margin", "selected",
+               "recall", "bytes", "bytes held out", "cost"});
   for (const LayerReport &layer : calibration.layers) {
     const LayerProfile &profile = layer.chosen.profile;
     const bool margin = profile.rule == LayerProfile::Rule::Margin;
-    table.add({std::to_string(layer.layer), percent(layer.activeShare),
-               std::string(ruleName(profile.rule)),
-               profile.usesCopy() ? std::to_string(profile.bits) : "-",
-               margin ? fixed(profile.margin, 4) : "-",
-               percent(layer.chosen.selected / layer.neurons),
-               percent(layer.chosen.bytes / layer.denseBytes),
-               percent(layer.heldOutBytes / layer.denseBytes),
-               fixed(layer.weight * layer.chosen.error * 1e4, 2)});
+    table.add(
+        {std::to_string(layer.layer), percent(layer.activeShare),
+         std::string(ruleName(profile.rule)),
+         profile.usesCopy() ? std::to_string(profile.bits) : "-",
+         margin ? fixed(profile.margin, 4) : "-",
+         percent(layer.chosen.selected / layer.neurons),
+         layer.activeShare > 0
+             ? percent(layer.chosen.found / (layer.activeShare * layer.neurons),
+                       2)
+             : "-",
+         percent(layer.chosen.bytes / layer.denseBytes),
+         percent(layer.heldOutBytes / layer.denseBytes),
+         fixed(layer.weight * layer.chosen.error * 1e4, 2)});
   }
   Table uniform({"one margin for all layers", "bytes", "cost"});
   for (const calibration::UniformMargin &margin : calibration.uniform)

@@ -13,7 +13,7 @@ enum class Sparsity { None, Exact, Predicted };
 struct DeriveOptions {
   Sparsity sparsity = Sparsity::Exact;
   /// Standard errors, for Predicted.
-  double margin = 3;
+  double margin = 4;
 };
 
 /// What one choice for a layer is expected to read, as a share of its dense

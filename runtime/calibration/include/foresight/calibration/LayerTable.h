@@ -22,6 +22,7 @@ struct Candidate {
   /// neurons j that are missed. Zero for a proof.
   double error = 0;
   double selected = 0; ///< neurons a token
+  double found = 0;    ///< active ones among them
 };
 
 /// Counts, for one layer, how many neurons would be selected and missed at
