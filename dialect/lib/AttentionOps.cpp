@@ -30,11 +30,8 @@ LogicalResult KvAppendOp::verify() {
 
 LogicalResult AttentionOp::verify() {
   auto cache = cast<KvCacheType>(getCache().getType());
-  if (getQuery().getType() != getResult().getType())
-    return emitOpError() << "query has type " << getQuery().getType()
-                         << " but the result has type "
-                         << getResult().getType();
-  if (failed(sameCount(*this, features("query", getQuery()),
+  if (failed(sameShape(*this, "query", getQuery(), getResult())) ||
+      failed(sameCount(*this, features("query", getQuery()),
                        headFeatures(cache))) ||
       failed(sameCount(*this, tokens("query", getQuery()),
                        tokensOf(getPositions()))) ||

@@ -20,12 +20,9 @@ LogicalResult GatherRowsOp::verify() {
 }
 
 LogicalResult LayerNormOp::verify() {
-  if (getX().getType() != getResult().getType())
-    return emitOpError() << "x has type " << getX().getType()
-                         << " but the result has type "
-                         << getResult().getType();
   const Side x = features("x", getX());
-  if (failed(vectorFits(*this, "gamma", getGamma(), x)) ||
+  if (failed(sameShape(*this, "x", getX(), getResult())) ||
+      failed(vectorFits(*this, "gamma", getGamma(), x)) ||
       failed(vectorFits(*this, "beta", getBeta(), x)))
     return failure();
   const double epsilon = getEpsilon().convertToDouble();

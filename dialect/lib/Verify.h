@@ -61,6 +61,16 @@ inline Side candidates(llvm::StringRef owner, mlir::Value set) {
           "candidates"};
 }
 
+/// Rows of the same shape; the type of their elements may differ.
+inline mlir::LogicalResult sameShape(mlir::Operation *op, llvm::StringRef owner,
+                                     mlir::Value x, mlir::Value result) {
+  if (mlir::cast<mlir::RankedTensorType>(x.getType()).getShape() ==
+      mlir::cast<mlir::RankedTensorType>(result.getType()).getShape())
+    return mlir::success();
+  return op->emitOpError() << owner << " has type " << x.getType()
+                           << " but the result has type " << result.getType();
+}
+
 /// A missing vector fits everything.
 inline mlir::LogicalResult vectorFits(mlir::Operation *op,
                                       llvm::StringRef owner, mlir::Value vector,

@@ -228,18 +228,27 @@ private:
     // One row where the output has one: logits of the last token.
     const int64_t tokens = std::min(
         entry.maxTokens, m.buffers[static_cast<size_t>(gemm.out)].rows);
-    for (auto [index, columns] :
-         {std::pair(gemm.x, gemm.k), std::pair(gemm.out, gemm.n),
-          std::pair(gemm.residual, gemm.n)}) {
+    const WeightInfo &weight = m.weights[static_cast<size_t>(gemm.weight)];
+    // On a GPU rows may be stored as the library reads them.
+    const bool mayNarrow = m.device == "cuda";
+    const bool mayNarrowOut = mayNarrow && gemm.residual < 0 &&
+                              (gemm.activation == Activation::None ||
+                               gemm.activation == Activation::Relu);
+    for (auto [index, columns, narrows] :
+         {std::tuple(gemm.x, gemm.k, mayNarrow),
+          std::tuple(gemm.out, gemm.n, mayNarrowOut),
+          std::tuple(gemm.residual, gemm.n, false)}) {
       if (index < 0)
         continue;
       const BufferInfo &buffer = m.buffers[static_cast<size_t>(index)];
-      if (buffer.element != Element::F32 || buffer.columns != columns ||
-          buffer.rows < tokens || buffer.rowBytes % 4 != 0)
+      const bool fits = buffer.element == Element::F32 ||
+                        (narrows && buffer.element == weight.element);
+      if (!fits || buffer.columns != columns || buffer.rows < tokens ||
+          buffer.rowBytes % 4 != 0)
         return fault(name, ": buffer '", buffer.name, "' does not hold ",
-                     tokens, " rows of ", columns, " f32 values");
+                     tokens, " rows of ", columns, " f32 values",
+                     narrows ? " or such as its weight has" : "");
     }
-    const WeightInfo &weight = m.weights[static_cast<size_t>(gemm.weight)];
     const std::vector<int64_t> shape =
         gemm.inOut ? std::vector{gemm.k, gemm.n} : std::vector{gemm.n, gemm.k};
     if (weight.element == Element::LowBit || weight.shape != shape)

@@ -251,6 +251,9 @@ TEST(Bundle, ManifestRulesAreChecked) {
   expectBadManifest(with("/entries/decode/stages/1/kernel", 5), "gemm");
   expectBadManifest(with("/entries/prefill/stages/1/gemm/k", 63), "buffer 'x'");
   expectBadManifest(with("/entries/prefill/stages/1/gemm/weight", 1), "matrix");
+  // Only a GPU's library reads and writes rows of 16 bits.
+  expectBadManifest(with("/buffers/4/element", "f16"), "buffer 'x'");
+  expectBadManifest(with("/buffers/5/element", "f16"), "buffer 'y'");
   expectBadManifest(with("/entries/prefill/max_tokens", 5), "buffer 'ids'");
   expectBadManifest(with("/entries/decode/outputs/logits", 4), "logits");
   expectBadManifest(with("/model/ffn_dim", {1, 2}), "ffn_dim");

@@ -15,6 +15,18 @@ static SmallVector<Data> values(ValueRange range, const Scope &scope) {
   return result;
 }
 
+/// What a type of 16 bits says is rounded. Weights are so already.
+static Data rounded(Type type, Data data) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  const auto *matrix = data.getIf<Matrix>();
+  if (!tensor || !matrix || tensor.getElementTypeBitWidth() == 32)
+    return data;
+  Matrix result = *matrix;
+  for (double &v : result.data)
+    v = roundTo(tensor.getElementType(), v);
+  return Data(std::move(result));
+}
+
 FailureOr<SmallVector<Data>> Runner::run(Block &block,
                                          ArrayRef<Data> arguments) {
   Scope scope;
@@ -40,7 +52,8 @@ KernelOp Runner::kernelOf(LaunchOp launch) {
 LogicalResult Runner::set(Operation *op, FailureOr<Data> data, Scope &scope) {
   if (failed(data))
     return failure();
-  scope.set(op->getResult(0), std::move(*data));
+  scope.set(op->getResult(0),
+            rounded(op->getResult(0).getType(), std::move(*data)));
   for (Value token : op->getResults().drop_front())
     scope.set(token, Token{});
   return success();

@@ -15,7 +15,7 @@ def Foresight_KvAppendOp : Foresight_Op<"kv_append", [Pure, AllTypesMatch<["cach
         : !foresight.kv_cache<32 x 64, 2048, f16>, tensor<1x2048xf32>, tensor<1xi32>
     ```
   }];
-  let arguments = (ins Foresight_KvCacheType:$cache, Foresight_Rows:$keys, Foresight_Rows:$values, Foresight_Ids:$positions);
+  let arguments = (ins Foresight_KvCacheType:$cache, Foresight_StoredRows:$keys, Foresight_StoredRows:$values, Foresight_Ids:$positions);
   let results = (outs Foresight_KvCacheType:$result);
   let assemblyFormat = "$cache `,` $keys `,` $values `at` $positions attr-dict `:` qualified(type($cache)) `,` type($keys) `,` type($positions)";
   let hasVerifier = 1;
@@ -34,9 +34,9 @@ def Foresight_AttentionOp : Foresight_Op<"attention", [Pure, AttrSizedOperandSeg
         : tensor<1x2048xf32>, !foresight.kv_cache<32 x 64, 2048, f16>, tensor<1xi32> -> tensor<1x2048xf32>
     ```
   }];
-  let arguments = (ins Foresight_Rows:$query, Foresight_KvCacheType:$cache, Foresight_Ids:$positions,
+  let arguments = (ins Foresight_StoredRows:$query, Foresight_KvCacheType:$cache, Foresight_Ids:$positions,
                        Optional<Foresight_IndexSetType>:$heads, Optional<Foresight_IndexSetType>:$tokens, F64Attr:$scale);
-  let results = (outs Foresight_Rows:$result);
+  let results = (outs Foresight_StoredRows:$result);
   let assemblyFormat = [{
     $query `,` $cache `at` $positions (`heads` `(` $heads^ `:` qualified(type($heads)) `)`)? (`tokens` `(` $tokens^ `:` qualified(type($tokens)) `)`)?
     `scale` `=` $scale attr-dict `:` type($query) `,` qualified(type($cache)) `,` type($positions) `->` type($result)

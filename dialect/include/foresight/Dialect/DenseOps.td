@@ -5,6 +5,9 @@
 include "foresight/Dialect/WeightOps.td"
 
 def Foresight_Rows : 2DTensorOf<[F32]>;                  // [tokens, features]
+// A result of 16 bits is rounded to them: where all of its readers would
+// (--foresight-narrow-rows).
+def Foresight_StoredRows : 2DTensorOf<[F16, BF16, F32]>;
 def Foresight_Matrix : 2DTensorOf<[F16, BF16, F32]>;
 def Foresight_Vector : 1DTensorOf<[F16, BF16, F32]>;
 def Foresight_Ids : 1DTensorOf<[I32]>;                   // [tokens]
@@ -39,7 +42,7 @@ def Foresight_LayerNormOp : Foresight_Op<"layer_norm", [Pure, AttrSizedOperandSe
   }];
   let arguments = (ins Foresight_Rows:$x, Optional<Foresight_Vector>:$gamma, Optional<Foresight_Vector>:$beta,
                        F64Attr:$epsilon);
-  let results = (outs Foresight_Rows:$result);
+  let results = (outs Foresight_StoredRows:$result);
   let assemblyFormat = [{
     $x (`gamma` `(` $gamma^ `:` type($gamma) `)`)? (`beta` `(` $beta^ `:` type($beta) `)`)?
     `epsilon` `=` $epsilon attr-dict `:` type($x) `->` type($result)
@@ -57,9 +60,9 @@ def Foresight_LinearOp : Foresight_Op<"linear", [Pure]> {
         : tensor<1x2048xf32>, tensor<8192x2048xf16> -> tensor<1x8192xf32>
     ```
   }];
-  let arguments = (ins Foresight_Rows:$x, Foresight_Matrix:$weight, Optional<Foresight_Vector>:$bias,
+  let arguments = (ins Foresight_StoredRows:$x, Foresight_Matrix:$weight, Optional<Foresight_Vector>:$bias,
                        DefaultValuedAttr<Foresight_ActivationAttr, "::foresight::Activation::None">:$activation);
-  let results = (outs Foresight_Rows:$result);
+  let results = (outs Foresight_StoredRows:$result);
   let assemblyFormat = [{
     $x `,` $weight (`bias` `(` $bias^ `:` type($bias) `)`)? attr-dict `:` type($x) `,` type($weight) `->` type($result)
   }];
