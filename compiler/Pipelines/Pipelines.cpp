@@ -2,6 +2,7 @@
 
 #include "foresight/Pipelines/Pipelines.h"
 
+#include "foresight/Target/TargetInfo.h"
 #include "foresight/Transforms/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -25,6 +26,9 @@ void foresight::buildEntriesPipeline(OpPassManager &pm,
                                      const PipelineOptions &options) {
   SpecializeEntriesPassOptions entries;
   entries.maxTokens = options.maxPromptTokens;
+  if (entries.maxTokens == 0)
+    if (std::unique_ptr<TargetInfo> info = createTargetInfo(options.target))
+      entries.maxTokens = info->promptTokens();
   entries.denseDecode = options.profile.has_value();
   pm.addPass(createSpecializeEntriesPass(entries));
   if (options.profile) {
@@ -44,6 +48,9 @@ void foresight::buildSchedulePipeline(OpPassManager &pm,
   MultiplyByRowsPassOptions rows;
   rows.target = options.target;
   pm.addPass(createMultiplyByRowsPass(rows));
+  NarrowRowsPassOptions narrow;
+  narrow.target = options.target;
+  pm.addPass(createNarrowRowsPass(narrow));
   pm.addPass(createSchedulePass());
   pm.addPass(createOutlineKernelsPass());
   PlanBuffersPassOptions buffers;
@@ -68,8 +75,9 @@ struct CommandLineOptions : public PassPipelineOptions<CommandLineOptions> {
   Option<int64_t> maxSeq{*this, "max-seq", llvm::cl::init(0),
                          llvm::cl::desc("tokens in a KV cache")};
   Option<int64_t> maxPromptTokens{
-      *this, "max-prompt-tokens", llvm::cl::init(512),
-      llvm::cl::desc("most tokens of one call of @prefill")};
+      *this, "max-prompt-tokens", llvm::cl::init(0),
+      llvm::cl::desc("most tokens of one call of @prefill; 0: the target's"
+                     " choice")};
   Option<std::string> target{*this, "target", llvm::cl::init("cpu"),
                              llvm::cl::desc("whose rules to follow")};
 

@@ -140,7 +140,11 @@ LogicalResult EntryPlanner::planLaunch(unsigned step, LaunchOp launch) {
     } else if (auto buffer = reusableBuffer(step, launch, body, index)) {
       bufferOf[result] = *buffer;
     } else {
+      // Entries share what has the same name, and so must have its type.
       std::string name = (launch.getName() + ".out").str();
+      if (Type element = getElementTypeOrSelf(result.getType());
+          element.isF16() || element.isBF16())
+        name += element.isF16() ? ".f16" : ".bf16";
       if (unnamed++)
         name += std::to_string(unnamed - 1);
       if (failed(assign(result, name, "work")))

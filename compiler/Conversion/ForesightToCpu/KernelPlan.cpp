@@ -213,6 +213,12 @@ LogicalResult Planner::checkDependences() {
       return plan.kernel.emitError()
              << "yields a value of type " << value.getType()
              << ", which has no buffer";
+  for (Operation &op : plan.kernel.getBody().front().without_terminator())
+    for (Value result : op.getResults())
+      if (auto type = dyn_cast<RankedTensorType>(result.getType());
+          type && !type.getElementType().isF32())
+        return op.emitError() << "has a result of type " << type
+                              << ": a CPU kernel computes rows of f32";
   return success();
 }
 

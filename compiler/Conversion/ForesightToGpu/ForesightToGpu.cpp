@@ -62,9 +62,14 @@ void emitEntry(OpBuilder &b, const GpuPlan &plan) {
   function->setAttr(
       NVVM::NVVMDialect::getMaxntidAttrName(),
       b.getDenseI32ArrayAttr({static_cast<int32_t>(plan.launch.threads)}));
-  if (plan.launch.blocksPerSm > 1)
+  // Three small blocks hide each other's barriers: 168 registers a thread.
+  constexpr int64_t kPromptBlocks = 3;
+  int64_t together = plan.body == GpuBody::PromptAttention
+                         ? kPromptBlocks
+                         : plan.launch.blocksPerSm;
+  if (together > 1)
     function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
-                      b.getI32IntegerAttr(plan.launch.blocksPerSm));
+                      b.getI32IntegerAttr(together));
   // Left to itself the assembler would rather spill than take more than 128.
   constexpr int32_t kRegistersOfOneBlock = 232;
   if (plan.body == GpuBody::SparseProduct && plan.launch.blocksPerSm == 1)

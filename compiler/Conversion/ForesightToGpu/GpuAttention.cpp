@@ -110,12 +110,14 @@ AttentionEmitter::Rows AttentionEmitter::loadRows(Value first) {
 /// dimension.
 Values AttentionEmitter::ownElements(Value row) {
   int64_t headDim = cache.getHeadDim();
-  Value base = c.at(frame.rowOf(row), c.mul(head, 4 * headDim));
+  Type stored = gpuElement(row);
+  int64_t bytes = elementBytes(stored);
+  Value base = c.at(frame.rowOf(row), c.mul(head, bytes * headDim));
   Values elements;
   for (int64_t e = 0; e < per; ++e) {
     Value k = c.add(c.mul(part, per), e);
-    Value x =
-        c.load(c.f32Type(), c.at(base, c.mul(c.min(k, c.i64(headDim - 1)), 4)));
+    Value x = c.loadWidened(
+        stored, 0, c.at(base, c.mul(c.min(k, c.i64(headDim - 1)), bytes)));
     elements.push_back(c.select(c.lessThan(k, c.i64(headDim)), x, c.f32(0)));
   }
   return elements;
@@ -201,6 +203,8 @@ void AttentionEmitter::finish(State state) {
   for (auto [value, row] :
        frame.resultsOf([&](Value v) { return v == op.getResult(); })) {
     Value pointer = row;
+    Type stored = gpuElement(value);
+    int64_t bytes = elementBytes(stored);
     c.loop(c.thread, c.i64(headDim), c.threads, [&](Value k) {
       Value best = c.f32(kLowest);
       Values bests;
@@ -216,15 +220,17 @@ void AttentionEmitter::finish(State state) {
         sum = c.fma(v, weight, sum);
       }
       Value column = c.add(c.mul(head, headDim), k);
-      c.store(c.fdiv(sum, total), c.at(pointer, c.mul(column, 4)));
+      c.storeNarrow(stored, c.fdiv(sum, total),
+                    c.at(pointer, c.mul(column, bytes)));
     });
     if (columns == padRow(columns))
       continue;
     Value behind = c.add(c.thread, columns);
     Value isPadding = isAnd(c.isEqual(head, heads - 1),
                             c.lessThan(behind, c.i64(padRow(columns))));
-    c.ifThen(isPadding,
-             [&] { c.store(c.f32(0), c.at(pointer, c.mul(behind, 4))); });
+    c.ifThen(isPadding, [&] {
+      c.storeNarrow(stored, c.f32(0), c.at(pointer, c.mul(behind, bytes)));
+    });
   }
 }
 

@@ -136,6 +136,15 @@ LogicalResult Planner::checkValues() {
         return op.emitError() << "reads a LayerNorm of the same kernel, which "
                                  "only a product of rows can on a GPU";
   }
+  // A product of one row has f32 around it.
+  if (plan.body != GpuBody::Rows && !plan.attention)
+    for (Operation &op : block().without_terminator())
+      for (Value result : op.getResults())
+        if (auto type = dyn_cast<RankedTensorType>(result.getType());
+            type && !type.getElementType().isF32())
+          return op.emitError() << "has a result of type " << type
+                                << ": only whole rows and attention are "
+                                   "rounded by a GPU kernel";
   for (Value value : block().getTerminator()->getOperands())
     if (isa<BlockArgument>(value))
       return plan.kernel.emitError()

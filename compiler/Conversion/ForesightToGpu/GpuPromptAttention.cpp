@@ -125,13 +125,15 @@ void PromptAttentionEmitter::copyTile(Value tile) {
 
 /// A row behind the prompt repeats the last one; nothing stores it.
 void PromptAttentionEmitter::loadQueries() {
+  Type stored = gpuElement(op.getQuery());
+  int64_t bytes = elementBytes(stored);
   Value pointers[2];
   for (int64_t i = 0; i < 2; ++i) {
     frame.token = c.min(rows[i], c.sub(tokens, c.i64(1)));
-    pointers[i] = c.at(frame.rowOf(op.getQuery()), c.mul(head, 4 * headDim));
-    limits[i] =
-        c.toI64(c.load(c.b.getI32Type(), c.at(frame.memoryOf(op.getPositions()),
-                                              c.mul(frame.token, 4))));
+    pointers[i] =
+        c.at(frame.rowOf(op.getQuery()), c.mul(head, bytes * headDim));
+    limits[i] = c.load(c.b.getI32Type(), c.at(frame.memoryOf(op.getPositions()),
+                                              c.mul(frame.token, 4)));
   }
   for (int64_t k = 0; k < padded; k += 16) {
     Values &words = queries.emplace_back();
@@ -139,10 +141,14 @@ void PromptAttentionEmitter::loadQueries() {
       for (int64_t i = 0; i < 2; ++i) {
         Value column = c.add(c.mul(j, 2), k + 8 * half);
         Value safe = c.min(column, c.i64(headDim - 2));
-        Value pair =
-            c.loadAligned(c.vec(2), c.at(pointers[i], c.mul(safe, 4)), 8);
-        Value word =
-            packPair(c, element, c.extract(pair, 0), c.extract(pair, 1));
+        Value place = c.at(pointers[i], c.mul(safe, bytes));
+        Value word;
+        if (stored.isF32()) {
+          Value pair = c.loadAligned(c.vec(2), place, 8);
+          word = packPair(c, element, c.extract(pair, 0), c.extract(pair, 1));
+        } else {
+          word = c.loadAligned(c.b.getI32Type(), place, 4);
+        }
         if (k + 8 * half + 8 > headDim)
           word = c.select(c.lessThan(column, c.i64(headDim)), word, c.i32(0));
         words.push_back(word);
@@ -174,6 +180,7 @@ SmallVector<Tile> PromptAttentionEmitter::score(Value slot) {
 SmallVector<Tile> PromptAttentionEmitter::hideFuture(Value tile,
                                                      SmallVector<Tile> scores) {
   Value end = c.mul(c.add(tile, 1), kKeys);
+  Value here = narrow(c, c.add(c.mul(tile, kKeys), c.mul(j, 2)));
   Value isWhole = c.lessThan(end, c.add(firstLimit, 2));
   auto branch = scf::IfOp::create(
       c.b, c.loc, isWhole,
@@ -187,8 +194,7 @@ SmallVector<Tile> PromptAttentionEmitter::hideFuture(Value tile,
         Values all;
         for (auto [n, score] : llvm::enumerate(scores))
           for (int64_t e = 0; e < 4; ++e) {
-            Value s = c.add(c.add(c.mul(tile, kKeys), c.mul(j, 2)),
-                            static_cast<int64_t>(n) * 8 + e % 2);
+            Value s = c.add(here, c.i32(static_cast<int64_t>(n) * 8 + e % 2));
             Value isFuture = c.lessThan(limits[e / 2], s);
             all.push_back(c.select(isFuture, c.f32(kLowest), score[e]));
           }
@@ -249,16 +255,20 @@ void PromptAttentionEmitter::zeroBehind(Value row, Value pointer) {
   int64_t columns = gpuColumns(op.getResult());
   if (columns == padRow(columns))
     return;
+  Type stored = gpuElement(op.getResult());
   Value isMine =
       arith::AndIOp::create(c.b, c.loc, c.isEqual(head, cache.getHeads() - 1),
                             c.lessThan(row, tokens));
   c.ifThen(isMine, [&] {
-    c.loop(c.add(j, columns), c.i64(padRow(columns)), 4,
-           [&](Value k) { c.store(c.f32(0), c.at(pointer, c.mul(k, 4))); });
+    c.loop(c.add(j, columns), c.i64(padRow(columns)), 4, [&](Value k) {
+      c.storeNarrow(stored, c.f32(0),
+                    c.at(pointer, c.mul(k, elementBytes(stored))));
+    });
   });
 }
 
 void PromptAttentionEmitter::finish(State state) {
+  Type stored = gpuElement(op.getResult());
   for (int64_t i = 0; i < 2; ++i) {
     Value sum = state.sum[i];
     for (int64_t mask : {1, 2})
@@ -277,7 +287,8 @@ void PromptAttentionEmitter::finish(State state) {
               {c.fdiv(tile[2 * i], sum), c.fdiv(tile[2 * i + 1], sum)});
           auto store = [&] {
             Value place = c.add(c.mul(head, headDim), column);
-            c.storeAligned(pair, c.at(pointer, c.mul(place, 4)), 8);
+            c.storeNarrow(stored, pair,
+                          c.at(pointer, c.mul(place, elementBytes(stored))));
           };
           if (from + 8 <= headDim)
             store();
@@ -345,9 +356,11 @@ bool foresight::usesTensorCores(AttentionOp op) {
   auto query = cast<RankedTensorType>(op.getQuery().getType());
   // More would not stay in registers.
   constexpr int64_t kMostElements = 128;
-  return query.getDimSize(0) != 1 && !cache.getElementType().isF32() &&
-         paddedDim(cache) <= kMostElements && cache.getHeadDim() % 4 == 0 &&
-         op.getScale().convertToDouble() > 0;
+  bool isReadable = query.getElementType().isF32() ||
+                    query.getElementType() == cache.getElementType();
+  return isReadable && query.getDimSize(0) != 1 &&
+         !cache.getElementType().isF32() && paddedDim(cache) <= kMostElements &&
+         cache.getHeadDim() % 4 == 0 && op.getScale().convertToDouble() > 0;
 }
 
 int64_t foresight::promptAttentionBytes(KvCacheType cache) {

@@ -48,7 +48,7 @@ Value GpuFrame::memoryOf(Value value) {
 Value GpuFrame::tokens() { return c.load(c.b.getI64Type(), parameters.back()); }
 
 Value GpuFrame::rowOf(Value value) {
-  int64_t stride = 4 * padRow(gpuColumns(value));
+  int64_t stride = gpuRowBytes(value);
   if (auto last = value.getDefiningOp<LastRowOp>())
     return c.at(memoryOf(last.getX()),
                 c.mul(c.sub(tokens(), c.i64(1)), stride));
@@ -62,17 +62,26 @@ GpuFrame::resultsOf(llvm::function_ref<bool(Value)> which) {
   Block &body = kernel.getBody().front();
   for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands()))
     if (isa<RankedTensorType>(value.getType()) && which(value))
-      results.emplace_back(value,
-                           c.at(parameters[body.getNumArguments() + i],
-                                c.mul(token, 4 * padRow(gpuColumns(value)))));
+      results.emplace_back(value, c.at(parameters[body.getNumArguments() + i],
+                                       c.mul(token, gpuRowBytes(value))));
   return results;
 }
 
 Value foresight::emitElements(GpuFrame &frame, Value value, Value k) {
   GpuCode &c = frame.c;
   Operation *op = value.getDefiningOp();
-  if (!op || isa<LastRowOp>(op))
-    return c.loadAligned(c.vec(4), c.at(frame.rowOf(value), c.mul(k, 4)), 16);
+  auto widened = [&](Value pointer, Type element) {
+    Value stored =
+        c.loadAligned(c.vec(4, element), pointer, 4 * elementBytes(element));
+    return element.isF32()
+               ? stored
+               : Value(arith::ExtFOp::create(c.b, c.loc, c.vec(4), stored));
+  };
+  if (!op || isa<LastRowOp>(op)) {
+    Type element = gpuElement(value);
+    return widened(c.at(frame.rowOf(value), c.mul(k, elementBytes(element))),
+                   element);
+  }
   if (auto add = dyn_cast<AddOp>(op))
     return c.fadd(emitElements(frame, add.getLhs(), k),
                   emitElements(frame, add.getRhs(), k));
@@ -88,11 +97,7 @@ Value foresight::emitElements(GpuFrame &frame, Value value, Value k) {
   Value row = c.at(
       frame.memoryOf(gather.getTable()),
       c.mul(c.add(id, gather.getOffset()), gpuRowBytes(gather.getTable())));
-  Value pointer = c.at(row, c.mul(k, bytes));
-  Value stored = c.loadAligned(c.vec(4, element), pointer, 4 * bytes);
-  return element.isF32()
-             ? stored
-             : Value(arith::ExtFOp::create(c.b, c.loc, c.vec(4), stored));
+  return widened(c.at(row, c.mul(k, bytes)), element);
 }
 
 void foresight::emitRow(GpuFrame &frame, Value value,
@@ -190,8 +195,9 @@ void foresight::emitRows(GpuFrame &frame) {
   c.letDependentsStart();
   for (auto [value, row] : frame.resultsOf([](Value) { return true; })) {
     Value pointer = row;
+    Type element = gpuElement(value);
     emitRow(frame, value, [&](Value k, Value x) {
-      c.storeAligned(x, c.at(pointer, c.mul(k, 4)), 16);
+      c.storeNarrow(element, x, c.at(pointer, c.mul(k, elementBytes(element))));
     });
   }
   if (frame.plan.append)

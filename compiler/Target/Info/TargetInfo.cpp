@@ -24,6 +24,9 @@ public:
   bool groupsProducts(RowCount rows) const override {
     return rows == RowCount::One;
   }
+  // What computes on f32 would only widen them again.
+  bool narrowsPromptRows() const override { return false; }
+  int64_t promptTokens() const override { return 512; }
   bool appendsInAttention(RowCount rows) const override {
     return rows == RowCount::One;
   }
@@ -40,6 +43,10 @@ public:
   llvm::StringRef getName() const override { return "cuda"; }
   // A block of columns reads pieces of rows and its groups' sums must meet.
   bool multipliesByRows() const override { return true; }
+  // Tensor cores read 16 bits.
+  bool narrowsPromptRows() const override { return true; }
+  // The library's tiles of 128 x 256 fill the multiprocessors from here on.
+  int64_t promptTokens() const override { return 1024; }
 };
 
 } // namespace

@@ -18,7 +18,8 @@ namespace {
 
 // The library's own numbers.
 constexpr int kCompute32F = 68, kReal32F = 0, kReal16F = 2, kReal16BF = 14;
-constexpr int kTransposeA = 3, kEpilogue = 7, kBiasPointer = 8;
+constexpr int kTransposeA = 3, kEpilogue = 7, kBiasPointer = 8, kBiasStep = 10;
+constexpr int kLayoutCount = 5, kLayoutStep = 6;
 constexpr int kOpN = 0, kOpT = 1;
 constexpr int kEpilogueDefault = 1, kEpilogueRelu = 2, kEpilogueBias = 4;
 constexpr int kMaxWorkspace = 1;
@@ -47,6 +48,7 @@ struct Functions {
   int (*descSet)(Descriptor, int, const void *, size_t);
   int (*layoutCreate)(Descriptor *, int, uint64_t, uint64_t, int64_t);
   int (*layoutDestroy)(Descriptor);
+  int (*layoutSet)(Descriptor, int, const void *, size_t);
   int (*preferenceCreate)(Descriptor *);
   int (*preferenceDestroy)(Descriptor);
   int (*preferenceSet)(Descriptor, int, const void *, size_t);
@@ -94,12 +96,13 @@ private:
                      ": status ", status);
   }
   Status build(const Product &p, Plan &plan);
+  Status repeat(const Product &p, Plan &plan);
 
   Functions f{};
   Handle handle = nullptr;
   DeviceMemory workspace;
   /// The library's choice for a shape: asking takes longer than multiplying.
-  std::map<std::array<int64_t, 6>, Algorithm> chosen;
+  std::map<std::array<int64_t, 7>, Algorithm> chosen;
 };
 
 Status Library::load(const Driver &driver) {
@@ -127,6 +130,7 @@ Status Library::load(const Driver &driver) {
   need("cublasLtMatmulDescSetAttribute", f.descSet);
   need("cublasLtMatrixLayoutCreate", f.layoutCreate);
   need("cublasLtMatrixLayoutDestroy", f.layoutDestroy);
+  need("cublasLtMatrixLayoutSetAttribute", f.layoutSet);
   need("cublasLtMatmulPreferenceCreate", f.preferenceCreate);
   need("cublasLtMatmulPreferenceDestroy", f.preferenceDestroy);
   need("cublasLtMatmulPreferenceSetAttribute", f.preferenceSet);
@@ -162,12 +166,15 @@ Status Library::build(const Product &p, Plan &plan) {
                         "describe a weight"));
   FORESIGHT_CHECK(
       check(f.layoutCreate(&plan.b, type, k, t, p.xStride), "describe x"));
+  const int yType = dataType(p.yElement);
   FORESIGHT_CHECK(
-      check(f.layoutCreate(&plan.c, kReal32F, n, t,
+      check(f.layoutCreate(&plan.c, yType, n, t,
                            p.residual ? p.residualStride : p.yStride),
             "describe a residual"));
   FORESIGHT_CHECK(
-      check(f.layoutCreate(&plan.d, kReal32F, n, t, p.yStride), "describe y"));
+      check(f.layoutCreate(&plan.d, yType, n, t, p.yStride), "describe y"));
+  if (p.count > 1)
+    FORESIGHT_CHECK(repeat(p, plan));
   FORESIGHT_CHECK(check(f.preferenceCreate(&plan.preference), "choose"));
   const auto bytes = static_cast<size_t>(kWorkspaceBytes);
   return check(
@@ -175,17 +182,35 @@ Status Library::build(const Product &p, Plan &plan) {
       "choose");
 }
 
+Status Library::repeat(const Product &p, Plan &plan) {
+  const auto count = static_cast<int32_t>(p.count);
+  for (auto [layout, step] :
+       {std::pair(plan.a, p.weightStep), std::pair(plan.b, int64_t(0)),
+        std::pair(plan.c, p.yStep), std::pair(plan.d, p.yStep)}) {
+    FORESIGHT_CHECK(
+        check(f.layoutSet(layout, kLayoutCount, &count, sizeof(count)),
+              "repeat a product"));
+    FORESIGHT_CHECK(check(f.layoutSet(layout, kLayoutStep, &step, sizeof(step)),
+                          "repeat a product"));
+  }
+  return p.bias ? check(f.descSet(plan.desc, kBiasStep, &p.biasStep,
+                                  sizeof(p.biasStep)),
+                        "repeat a bias")
+                : Status();
+}
+
 Status Library::multiply(const Product &p, Stream stream) {
   Plan plan;
   Status built = build(p, plan);
   if (built.ok()) {
-    const std::array<int64_t, 6> key{p.n,
-                                     p.k,
-                                     p.tokens,
-                                     int64_t(p.inOut),
-                                     int64_t(p.element),
-                                     int64_t(p.activation) * 4 +
-                                         (p.bias != 0) * 2 + (p.residual != 0)};
+    const std::array<int64_t, 7> key{
+        p.n,
+        p.k,
+        p.tokens,
+        int64_t(p.inOut),
+        p.count,
+        int64_t(p.element) * 8 + int64_t(p.yElement),
+        int64_t(p.activation) * 4 + (p.bias != 0) * 2 + (p.residual != 0)};
     auto found = chosen.find(key);
     if (found == chosen.end()) {
       Heuristic best{};

@@ -16,7 +16,12 @@ struct Product {
   int64_t n = 0, k = 0, tokens = 0;
   bool inOut = false; ///< W is [k, n]
   Element element = Element::F16;
-  /// x in the weight's element type; y, residual and bias are f32.
+  /// Products of the same x in one: elements from one W, bias and y to the
+  /// next.
+  int64_t count = 1, weightStep = 0, biasStep = 0, yStep = 0;
+  /// x in the weight's element type; y in f32 or in that type, and residual and
+  /// bias in the type of y.
+  Element yElement = Element::F32;
   Pointer x = 0, weight = 0, bias = 0, residual = 0, y = 0;
   int64_t xStride = 0, weightStride = 0, residualStride = 0, yStride = 0;
   Activation activation = Activation::None;

@@ -12,16 +12,6 @@ constexpr int kCaptureThreadLocal = 1;
 constexpr unsigned kNonBlockingStream = 1;
 /// Older kernels do not wait for what they depend on.
 constexpr int kOverlapCapability = 90;
-/// Threads of a block and elements of a thread of the entries that surround
-/// library products: the compiler's promise.
-constexpr unsigned kElementwiseThreads = 256;
-constexpr int64_t kThreadElements = 4;
-
-int64_t padded(int64_t columns) {
-  return (columns + FORESIGHT_ROW_PAD - 1) / FORESIGHT_ROW_PAD *
-         FORESIGHT_ROW_PAD;
-}
-
 } // namespace
 
 Result<std::unique_ptr<Program>> CudaProgram::load(const Bundle &bundle,
@@ -51,6 +41,7 @@ Result<std::unique_ptr<Program>> CudaProgram::load(const Bundle &bundle,
     FORESIGHT_CHECK(program->generateWeights());
   else
     FORESIGHT_CHECK(program->copyWeights(bundle));
+  FORESIGHT_CHECK(program->narrowBiases());
   for (const EntryInfo &entry : manifest.entries)
     FORESIGHT_CHECK(program->buildEntry(entry));
   return std::unique_ptr<Program>(std::move(program));
@@ -72,15 +63,6 @@ CudaProgram::~CudaProgram() {
     driver.streamDestroy(stream);
 }
 
-int64_t CudaProgram::castBytes() const {
-  int64_t bytes = 0;
-  for (const EntryInfo &entry : manifest().entries)
-    for (const StageInfo &stage : entry.stages)
-      if (stage.gemm)
-        bytes = std::max(bytes, entry.maxTokens * padded(stage.gemm->k) * 2);
-  return bytes;
-}
-
 /// The whole sum before the first byte is taken: a model that does not fit is
 /// told so at once.
 Status CudaProgram::checkFits(const Bundle &bundle) const {
@@ -92,7 +74,7 @@ Status CudaProgram::checkFits(const Bundle &bundle) const {
     else if (buffer.kind != BufferKind::Work)
       own += buffer.bytes();
   }
-  const int64_t work = own + facts.arenaBytes + castBytes();
+  const int64_t work = own + facts.arenaBytes + castBytes() + biasBytes();
   size_t free = 0, total = 0;
   FORESIGHT_CHECK(
       driver.check(driver.memGetInfo(&free, &total), "ask for free memory"));
@@ -240,6 +222,7 @@ Status CudaProgram::buildEntry(const EntryInfo &info) {
     for (Pointer &pointer : built.pointers)
       built.parameters.push_back(&pointer);
   }
+  joinProducts(info, entry);
   if (options.graph && info.maxTokens == 1)
     return captureGraph(info, entry);
   return {};
@@ -251,7 +234,8 @@ Status CudaProgram::captureGraph(const EntryInfo &info, Entry &entry) {
   Status queued = queueInputs(info);
   for (size_t i = 0; queued.ok() && i < entry.stages.size(); ++i)
     // The first kernel waits for copies, which cannot be overlapped.
-    queued = queueStage(info, entry, i, 1, overlaps && i > 0);
+    queued = queueStage(info, entry, i, 1, overlaps && i > 0,
+                        entry.stages[i].products);
   if (queued.ok())
     queued = queueLogits(info);
   Graph graph = nullptr;
@@ -293,10 +277,12 @@ Status CudaProgram::queueLogits(const EntryInfo &info) {
 }
 
 Status CudaProgram::queueStage(const EntryInfo &info, Entry &entry,
-                               size_t index, int64_t tokens, bool overlap) {
+                               size_t index, int64_t tokens, bool overlap,
+                               int64_t products) {
   const StageInfo &facts = info.stages[index];
   if (facts.gemm)
-    return queueProduct(facts, tokens);
+    return products == 0 ? Status()
+                         : queueProduct(info, index, products, tokens);
   Stage &stage = entry.stages[index];
   LaunchConfig config = stage.config;
   if (const int64_t each = stage.tokensPerBlock; each > 0)
@@ -315,76 +301,6 @@ Status CudaProgram::queueStage(const EntryInfo &info, Entry &entry,
     for (const std::string &source : facts.sources)
       where += " from " + source;
   return driver.check(status, where);
-}
-
-Status CudaProgram::queueProduct(const StageInfo &stage, int64_t tokens) {
-  const Manifest &facts = manifest();
-  const GemmInfo &gemm = *stage.gemm;
-  const auto buffer = [&](int64_t i) -> const BufferInfo & {
-    return facts.buffers[static_cast<size_t>(i)];
-  };
-  const auto weight = [&](int64_t i) -> const WeightInfo & {
-    return facts.weights[static_cast<size_t>(i)];
-  };
-  const auto at = [&](int64_t i) {
-    return weights.data() + static_cast<Pointer>(weight(i).offset);
-  };
-  Product p;
-  p.n = gemm.n;
-  p.k = gemm.k;
-  p.tokens = std::min(tokens, buffer(gemm.out).rows);
-  p.inOut = gemm.inOut;
-  p.element = weight(gemm.weight).element;
-  p.weight = at(gemm.weight);
-  p.weightStride = padded(weight(gemm.weight).shape[1]);
-  p.bias = gemm.bias >= 0 ? at(gemm.bias) : 0;
-  p.x = addresses[static_cast<size_t>(gemm.x)];
-  p.xStride = buffer(gemm.x).rowBytes / 4;
-  p.y = addresses[static_cast<size_t>(gemm.out)];
-  p.yStride = buffer(gemm.out).rowBytes / 4;
-  p.activation = gemm.activation;
-  if (gemm.residual >= 0) {
-    p.residual = addresses[static_cast<size_t>(gemm.residual)];
-    p.residualStride = buffer(gemm.residual).rowBytes / 4;
-  }
-  if (p.element != Element::F32) {
-    Function function = p.element == Element::F16 ? castF16 : castBf16;
-    if (!function)
-      return makeError(ErrorCode::BadBundle, "stage '", stage.name,
-                       "' needs a cast that the bundle's code lacks");
-    FORESIGHT_CHECK(queueElementwise(function, p.x, cast.data(),
-                                     p.tokens * p.xStride, stage));
-    p.x = cast.data();
-  }
-  Function after = nullptr;
-  if (!CublasLt::supports(p.activation)) {
-    after = p.activation == Activation::Gelu ? gelu : geluTanh;
-    if (!after || p.residual)
-      return makeError(ErrorCode::BadBundle, "stage '", stage.name,
-                       "' needs an activation that the bundle's code lacks");
-    p.activation = Activation::None;
-  }
-  if (Status done = products->multiply(p, stream); !done.ok())
-    return makeError(done.error().code, "stage '", stage.name,
-                     "': ", done.error().message);
-  if (after)
-    return queueElementwise(after, p.y, p.y, p.tokens * p.yStride, stage);
-  return {};
-}
-
-Status CudaProgram::queueElementwise(Function function, Pointer from,
-                                     Pointer to, int64_t count,
-                                     const StageInfo &stage) {
-  void *parameters[] = {&from, &to, &count};
-  const int64_t perBlock = kElementwiseThreads * kThreadElements;
-  LaunchConfig config{};
-  config.gridX = static_cast<unsigned>((count + perBlock - 1) / perBlock);
-  config.gridY = config.gridZ = config.blockY = config.blockZ = 1;
-  config.blockX = kElementwiseThreads;
-  config.stream = stream;
-  return driver.check(driver.launch(&config, function, parameters, nullptr),
-                      "launch what surrounds the product of stage '" +
-                          stage.name + "'");
 }
 
 Status CudaProgram::finish(const std::string &doing) {
@@ -408,12 +324,12 @@ Status CudaProgram::checkStep(int64_t entry, const Step &step) const {
 }
 
 Status CudaProgram::runTraced(int64_t entry, int64_t stage, int64_t tokens,
-                              RunTrace::Stage *trace) {
+                              int64_t products, RunTrace::Stage *trace) {
   const EntryInfo &info = manifest().entries[static_cast<size_t>(entry)];
   const auto index = static_cast<size_t>(stage);
   FORESIGHT_CHECK(driver.check(driver.eventRecord(events[0], stream), "time"));
   FORESIGHT_CHECK(queueStage(info, entries[static_cast<size_t>(entry)], index,
-                             tokens, /*overlap=*/false));
+                             tokens, /*overlap=*/false, products));
   FORESIGHT_CHECK(driver.check(driver.eventRecord(events[1], stream), "time"));
   FORESIGHT_CHECK(finish("run stage '" + info.stages[index].name + "'"));
   if (!trace)
@@ -455,13 +371,15 @@ Status CudaProgram::run(int64_t entryIndex, const Step &step,
   if (runOptions.trace)
     runOptions.trace->stages.resize(entry.stages.size());
   for (size_t i = 0; i < entry.stages.size(); ++i) {
+    // Who looks at stages sees each by itself.
+    const int64_t products = runOptions.observer ? 1 : entry.stages[i].products;
     if (!isWatched) {
-      FORESIGHT_CHECK(queueStage(info, entry, i, step.tokens, false));
+      FORESIGHT_CHECK(queueStage(info, entry, i, step.tokens, false, products));
       continue;
     }
     const auto stage = static_cast<int64_t>(i);
     FORESIGHT_CHECK(
-        runTraced(entryIndex, stage, step.tokens,
+        runTraced(entryIndex, stage, step.tokens, products,
                   runOptions.trace ? &runOptions.trace->stages[i] : nullptr));
     if (runOptions.observer)
       FORESIGHT_CHECK(
@@ -481,7 +399,7 @@ Status CudaProgram::runStage(int64_t entry, int64_t stage, const Step &step,
   const foresight_step now{step.tokens, step.position};
   std::memcpy(stepTwin.data(), &now, sizeof(now));
   FORESIGHT_CHECK(queueInputs(info));
-  FORESIGHT_CHECK(runTraced(entry, stage, step.tokens, trace));
+  FORESIGHT_CHECK(runTraced(entry, stage, step.tokens, 1, trace));
   return {};
 }
 
@@ -556,8 +474,8 @@ std::string CudaProgram::description() const {
 }
 
 int64_t CudaProgram::memoryBytes() const {
-  int64_t bytes =
-      weights.size() + arena.size() + stepMemory.size() + cast.size();
+  int64_t bytes = weights.size() + arena.size() + stepMemory.size() +
+                  cast.size() + biases.size();
   for (const DeviceMemory &memory : ownMemory)
     bytes += memory.size();
   return bytes;

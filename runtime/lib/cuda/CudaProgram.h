@@ -8,6 +8,8 @@
 #include "foresight/abi/Kernel.h"
 #include "foresight/runtime/CudaDevice.h"
 
+#include <map>
+
 namespace foresight::cuda {
 
 /// What a program needs to know of its GPU.
@@ -46,6 +48,9 @@ private:
     bool overlaps = false;
     std::vector<Pointer> pointers;
     std::vector<void *> parameters;
+    /// Of a library stage: products that are computed with this one, or 0 where
+    /// an earlier stage does so.
+    int64_t products = 1;
   };
   struct Entry {
     std::vector<Stage> stages;
@@ -69,17 +74,23 @@ private:
   Status queueInputs(const EntryInfo &info);
   Status queueLogits(const EntryInfo &info);
   Status queueStage(const EntryInfo &info, Entry &entry, size_t stage,
-                    int64_t tokens, bool overlap);
-  Status queueProduct(const StageInfo &stage, int64_t tokens);
+                    int64_t tokens, bool overlap, int64_t products);
+  Product productOf(const StageInfo &stage, int64_t tokens) const;
+  void joinProducts(const EntryInfo &info, Entry &entry) const;
+  Status queueProduct(const EntryInfo &info, size_t stage, int64_t count,
+                      int64_t tokens);
   Status queueElementwise(Function function, Pointer from, Pointer to,
-                          int64_t count, const StageInfo &stage);
+                          int64_t count, const std::string &stage);
+  Status narrowBiases();
   Status runTraced(int64_t entry, int64_t stage, int64_t tokens,
-                   RunTrace::Stage *trace);
+                   int64_t products, RunTrace::Stage *trace);
   Status checkStep(int64_t entry, const Step &step) const;
   Status checkRange(int64_t buffer, int64_t offset, size_t bytes) const;
   Status finish(const std::string &doing);
-  /// Scratch for x of the largest product in 16 bits, in bytes.
+  /// Scratch for x of the largest product that is stored in more bits than its
+  /// weight, and biases of those whose result is stored in 16, in bytes.
   int64_t castBytes() const;
+  int64_t biasBytes() const;
 
   const Gpu gpu;
   const Driver &driver;
@@ -92,7 +103,8 @@ private:
   Function castF16 = nullptr, castBf16 = nullptr, gelu = nullptr,
            geluTanh = nullptr;
   std::unique_ptr<CublasLt> products;
-  DeviceMemory weights, arena, stepMemory, cast;
+  DeviceMemory weights, arena, stepMemory, cast, biases;
+  std::map<int64_t, Pointer> narrowBias; ///< by weight
   std::vector<DeviceMemory> ownMemory;
   std::vector<Pointer> addresses;  ///< one a buffer
   std::vector<PinnedMemory> twins; ///< one a buffer; empty but for in and out

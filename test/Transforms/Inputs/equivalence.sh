@@ -60,6 +60,14 @@ prompt schedule prefill prefill --orders=3
 later schedule decode decode --orders=5
 later schedule decode_dense decode_dense --orders=5
 
+# For a GPU rows of a prompt are rounded, where all that read them would.
+foresight-opt "$dir/dense.mlir" --foresight-expand-mlp --foresight-form-stages=target=cuda -o "$dir/before.mlir"
+apply --foresight-narrow-rows=target=cuda
+prompt narrow-rows prefill prefill --tolerance=1e-2
+foresight-opt "$dir/dense.mlir" --foresight-schedule-pipeline=target=cuda -o "$dir/before.mlir"
+cp "$dir/dense.mlir" "$dir/after.mlir"
+prompt "schedule for a GPU" prefill prefill --orders=3 --tolerance=1e-2
+
 # So does skipping zeros only. With a margin, and when looking ahead, the passes
 # after the choice was made keep what it computes.
 for rule in "rule=skip" "rule=margin margin=1 bits=3" \

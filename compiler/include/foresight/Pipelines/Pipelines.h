@@ -27,8 +27,8 @@ struct PipelineOptions {
   /// How sparse each layer of `@decode` is made; a layer that is not listed
   /// stays dense. None: a dense bundle.
   std::optional<Profile> profile;
-  /// Most prompt tokens of one call of `@prefill`.
-  int64_t maxPromptTokens = 512;
+  /// Most prompt tokens of one call of `@prefill`; 0: the target's choice.
+  int64_t maxPromptTokens = 0;
   /// Whose rules stages and buffers follow.
   std::string target = "cpu";
 };

@@ -30,6 +30,11 @@ public:
   virtual bool recomputesNorm(RowCount rows) const = 0;
   /// Whether products of the same input are one stage.
   virtual bool groupsProducts(RowCount rows) const = 0;
+  /// Whether rows of a prompt are stored rounded to the 16 bits that products,
+  /// caches and attention read them with.
+  virtual bool narrowsPromptRows() const = 0;
+  /// Most prompt tokens of one call: memory for rows grows with them.
+  virtual int64_t promptTokens() const = 0;
   /// Whether attention also writes the keys and values of its tokens.
   virtual bool appendsInAttention(RowCount rows) const = 0;
   /// Whether a product that uses all of its inputs is faster by rows of the

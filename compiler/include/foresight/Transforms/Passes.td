@@ -208,6 +208,23 @@ def MultiplyByRowsPass : Pass<"foresight-multiply-by-rows", "mlir::ModuleOp"> {
   let dependentDialects = ["::foresight::ForesightDialect"];
 }
 
+def NarrowRowsPass : Pass<"foresight-narrow-rows", "mlir::ModuleOp"> {
+  let summary = "Store rows of a prompt in the 16 bits that all of their readers round to";
+  let description = [{
+    A library product reads its x rounded to the weight's type, `kv_append` rounds to the cache's, and tensor cores read queries so. Where
+    all that read the result of a prompt's stage round it to the same 16 bits, and a LayerNorm, a library product without a residual or an
+    attention computes it, it gets that type: rounded once, where it is computed, and half as long on its way. The residual stream stays f32.
+    Results do not change but for biases, which the library then adds rounded. Only if `target` asks for it.
+    ```mlir
+    %h, %t0 = foresight.stage "layers.0.mlp_norm" (...) -> (tensor<?x64xf32>) {...}   // read by fc1, a library product with an f16 weight
+    // becomes
+    %h, %t0 = foresight.stage "layers.0.mlp_norm" (...) -> (tensor<?x64xf16>) {...}
+    ```
+  }];
+  let options = [Option<"target", "target", "std::string", /*default=*/"\"cpu\"", "whose rules to follow">];
+  let dependentDialects = ["::foresight::ForesightDialect"];
+}
+
 def SchedulePass : Pass<"foresight-schedule", "mlir::ModuleOp"> {
   let summary = "Order stages and write down what each waits for";
   let description = [{
