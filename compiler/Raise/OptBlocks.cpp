@@ -2,7 +2,11 @@
 
 #include "OptBlocks.h"
 
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace foresight;
@@ -21,7 +25,7 @@ public:
           users[operand].push_back(static_cast<int>(i));
   }
 
-  FailureOr<OptModel> find();
+  FailureOr<OptModel> find(bool quiet);
 
 private:
   using Kind = Part::Kind;
@@ -55,6 +59,8 @@ private:
   FailureOr<int> mlp(int h, const std::string &name);
   LogicalResult head(int h);
   LogicalResult complete();
+  void warnOfNumbers();
+  void warnOfNames();
   int attentionOf(int x);
 
   InFlightDiagnostic fail(int i, const Twine &what) {
@@ -252,6 +258,10 @@ LogicalResult BlockFinder::head(int h) {
     name(linear, "project_out");
     linear = onlyUser(linear, Kind::Linear);
   }
+  if (at == program.logits)
+    return fail(at, "it ends with hidden states and has no head (lm_head): "
+                    "export OPTForCausalLM rather than OPTModel, with the task "
+                    "text-generation");
   if (linear < 0 || linear != program.logits)
     return fail(at, "after layer " + Twine(model.attentions.size()) +
                         " there is neither another layer nor the head");
@@ -272,7 +282,81 @@ LogicalResult BlockFinder::complete() {
   return success();
 }
 
-FailureOr<OptModel> BlockFinder::find() {
+/// What no OPT model has, but what is well defined, is compiled as the graph
+/// says; it may be a mistake, so it is said.
+void BlockFinder::warnOfNumbers() {
+  auto warn = [&](Part &at, StringRef what, double found, double usual) {
+    emitWarning(at.locations.back())
+        << "node '" << onnx::nameOf(at.locations.front()) << "': the " << what
+        << " of " << at.name << " is " << found << ", not " << usual
+        << " as in OPT; it is compiled as the graph says";
+  };
+  for (auto [i, at] : llvm::enumerate(program.parts)) {
+    if (!live[i])
+      continue;
+    if (at.kind == Kind::Norm && at.number != 1e-5)
+      warn(at, "epsilon", at.number, 1e-5);
+    if (at.kind == Kind::Embed && at.offset >= 0 && at.offset != 2)
+      warn(at, "offset", static_cast<double>(at.offset), 2);
+    if (at.kind != Kind::Attention)
+      continue;
+    double usual = 1 / std::sqrt(static_cast<double>(at.width / at.heads));
+    if (at.number != usual)
+      warn(at, "scale", at.number, usual);
+  }
+}
+
+/// Names have no meaning, but a tensor that stands where another of the file
+/// should, by its name, may have been put there by mistake.
+void BlockFinder::warnOfNames() {
+  struct Use {
+    onnx::ConstantOp constant;
+    std::string role;
+  };
+  SmallVector<Use> uses;
+  llvm::DenseMap<Operation *, unsigned> times;
+  llvm::StringSet<> roles;
+  for (auto [i, at] : llvm::enumerate(program.parts)) {
+    // A tied head has the embedding's name.
+    if (!live[i] || at.name == "lm_head" || at.kind == Kind::Embed)
+      continue;
+    onnx::ConstantOp weight =
+        at.kind == Kind::Norm ? at.gamma : at.matrix.constant;
+    for (auto [constant, kind] :
+         {std::pair(weight, ".weight"), std::pair(at.beta, ".bias")}) {
+      if (!constant)
+        continue;
+      uses.push_back({constant, at.name + kind});
+      roles.insert(uses.back().role);
+      ++times[constant];
+    }
+  }
+  const Use *first = nullptr;
+  size_t others = 0;
+  for (const Use &use : uses) {
+    // One tensor in several places is what exporters make of equal ones.
+    StringRef name = onnx::ConstantOp(use.constant).getName();
+    if (size_t at = name.rfind("decoder."); at != StringRef::npos)
+      name = name.drop_front(at + StringRef("decoder.").size());
+    if (times[use.constant] > 1 || name == use.role || !roles.contains(name))
+      continue;
+    if (first)
+      ++others;
+    else
+      first = &use;
+  }
+  if (!first)
+    return;
+  InFlightDiagnostic warning = emitWarning(loc);
+  warning << "tensor '" << onnx::ConstantOp(first->constant).getName()
+          << "' is used as " << first->role;
+  if (others)
+    warning << ", and " << others << " more as something else than they are "
+            << "called";
+  warning << "; it is compiled as the graph says";
+}
+
+FailureOr<OptModel> BlockFinder::find(bool quiet) {
   FailureOr<int> h = embeddings();
   while (succeeded(h)) {
     FailureOr<int> next = layer(*h);
@@ -288,9 +372,14 @@ FailureOr<OptModel> BlockFinder::find() {
     return fail(*h, "no layer follows the embedding");
   if (failed(head(*h)) || failed(complete()))
     return failure();
+  if (!quiet) {
+    warnOfNumbers();
+    warnOfNames();
+  }
   return model;
 }
 
-FailureOr<OptModel> raising::findOptBlocks(Program &program, Location loc) {
-  return BlockFinder(program, loc).find();
+FailureOr<OptModel> raising::findOptBlocks(Program &program, Location loc,
+                                           bool quiet) {
+  return BlockFinder(program, loc).find(quiet);
 }

@@ -18,8 +18,9 @@ struct OptModel {
 
 /// Finds embeddings, blocks and head, and gives every part that the logits need
 /// its name in OPT ("layers.3.fc1"). Reports where the program is something
-/// else.
-mlir::FailureOr<OptModel> findOptBlocks(Program &program, mlir::Location loc);
+/// else, and, unless `quiet`, warns of what no OPT model has but is compiled.
+mlir::FailureOr<OptModel> findOptBlocks(Program &program, mlir::Location loc,
+                                        bool quiet = false);
 
 } // namespace foresight::raising
 

@@ -63,7 +63,8 @@ LogicalResult foresight::raise(ModuleOp module, const RaiseOptions &options) {
     recogniserOptions.explain = false;
     recogniserOptions.quiet = true;
     FailureOr<Program> cached = Recogniser(graph, recogniserOptions).run();
-    if (failed(cached) || failed(findOptBlocks(*cached, graph.getLoc())))
+    if (failed(cached) ||
+        failed(findOptBlocks(*cached, graph.getLoc(), /*quiet=*/true)))
       return failure();
     if (!sameModel(*program, *cached))
       return emitError(graph.getLoc())
