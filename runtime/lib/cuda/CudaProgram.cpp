@@ -194,9 +194,10 @@ Status CudaProgram::buildEntry(const EntryInfo &info) {
                                       static_cast<int>(launch.sharedBytes)),
           "give stage '" + stage.name + "' " +
               std::to_string(launch.sharedBytes) + " bytes of shared memory"));
-    const int64_t blocks = launch.blocksPerSm > 0
-                               ? launch.blocksPerSm * gpu.multiprocessors
-                               : launch.blocks;
+    const int64_t blocks =
+        launch.blocksPerSm > 0
+            ? std::max(launch.blocksPerSm * gpu.multiprocessors, launch.blocks)
+            : launch.blocks;
     built.config = {static_cast<unsigned>(blocks),
                     1,
                     1,
