@@ -105,6 +105,9 @@ void emitEntry(OpBuilder &b, const GpuPlan &plan) {
   case GpuBody::PromptAttention:
     emitPromptAttention(frame);
     break;
+  case GpuBody::DecodeAttention:
+    emitGpuDecodeAttention(frame);
+    break;
   }
   LLVM::ReturnOp::create(b, loc, ValueRange());
 }
@@ -248,7 +251,8 @@ llvm::SmallSetVector<Type, 3> syntheticElements(ModuleOp module) {
   return elements;
 }
 
-LogicalResult emitEntries(ModuleOp scheduled, ModuleOp target) {
+LogicalResult emitEntries(ModuleOp scheduled, ModuleOp target,
+                          int64_t capability) {
   OpBuilder b(target.getBodyRegion());
   b.setInsertionPointToEnd(target.getBody());
   declareShared(b, target.getLoc());
@@ -269,7 +273,7 @@ LogicalResult emitEntries(ModuleOp scheduled, ModuleOp target) {
       });
       continue;
     }
-    FailureOr<GpuPlan> plan = planGpuKernel(kernel);
+    FailureOr<GpuPlan> plan = planGpuKernel(kernel, capability);
     if (failed(plan))
       return failure();
     emitEntry(b, *plan);
@@ -335,7 +339,7 @@ struct ForesightToGpuPass
     OwningOpRef<ModuleOp> lowered = ModuleOp::create(module.getLoc());
     OpPassManager pm(ModuleOp::getOperationName());
     buildLowering(pm);
-    if (failed(emitEntries(module, *lowered)))
+    if (failed(emitEntries(module, *lowered, /*capability=*/90)))
       return signalPassFailure();
     module.getBodyRegion().takeBody(lowered->getBodyRegion());
     if (failed(runPipeline(pm, module)))
@@ -353,13 +357,14 @@ std::string foresight::gpuEntryName(StringRef kernel) {
 }
 
 LogicalResult foresight::lowerToGpu(ModuleOp scheduled,
-                                    OwningOpRef<ModuleOp> &llvmModule) {
+                                    OwningOpRef<ModuleOp> &llvmModule,
+                                    int64_t capability) {
   MLIRContext &context = *scheduled.getContext();
   context.loadDialect<arith::ArithDialect, cf::ControlFlowDialect,
                       LLVM::LLVMDialect, math::MathDialect, NVVM::NVVMDialect,
                       scf::SCFDialect, vector::VectorDialect>();
   llvmModule = ModuleOp::create(scheduled.getLoc());
-  if (failed(emitEntries(scheduled, *llvmModule)))
+  if (failed(emitEntries(scheduled, *llvmModule, capability)))
     return failure();
   PassManager pm(&context);
   buildLowering(pm);

@@ -3,11 +3,8 @@
 // A block is a head of a token. Lanes form groups that hold one cache row at 16
 // bytes a lane; a group takes every so many history tokens, keys and values
 // together, and keeps a running maximum, sum and weighted values, which are
-// joined in a fixed order at the end: one pass, one barrier.
-//
-// While decoding, a token's own key and value come from the arguments, not from
-// the cache that this kernel also writes; all others were written by earlier
-// tokens, so that their first loads need not wait for the kernel in front.
+// joined in a fixed order at the end: one pass, one barrier. The kernel in
+// front wrote the keys and values. What decodes is in GpuDecodeAttention.cpp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -66,7 +63,6 @@ private:
   State add(const State &state, ArrayRef<Value> scores,
             ArrayRef<Values> values);
   State join(const State &a, const State &b);
-  void append(Value row, Value memory);
   void finish(State state);
   Value isAnd(Value a, Value b) {
     return arith::AndIOp::create(c.b, c.loc, a, b);
@@ -161,17 +157,6 @@ AttentionEmitter::State AttentionEmitter::join(const State &a, const State &b) {
   return both;
 }
 
-/// This token's part of the head to its place in the cache.
-void AttentionEmitter::append(Value row, Value memory) {
-  int64_t headDim = cache.getHeadDim();
-  Value source = c.at(frame.rowOf(row), c.mul(head, 4 * headDim));
-  Value target = c.at(memory, c.mul(position, rowBytes));
-  c.loop(c.thread, c.i64(headDim), c.threads, [&](Value k) {
-    Value x = c.load(c.f32Type(), c.at(source, c.mul(k, 4)));
-    c.storeNarrow(element, x, c.at(target, c.mul(k, elementBytes(element))));
-  });
-}
-
 /// Groups of a warp by shuffles, then the warps by whoever writes the result.
 void AttentionEmitter::finish(State state) {
   for (int64_t mask = width; mask < kWarp; mask *= 2) {
@@ -235,57 +220,26 @@ void AttentionEmitter::finish(State state) {
 }
 
 void AttentionEmitter::emit() {
-  KvAppendOp own = frame.plan.append;
   int64_t heads = cache.getHeads();
   head = c.rem(c.block, heads);
   frame.token = c.div(c.block, heads);
   group = c.div(c.thread, width);
   part = c.rem(c.thread, width);
   safePart = c.min(part, c.i64(parts - 1));
-  // A prompt's keys and values were written by the kernel in front.
-  if (!own) {
-    c.waitForInputs();
-    c.letDependentsStart();
-  }
+  c.waitForInputs();
+  c.letDependentsStart();
   position =
       c.toI64(c.load(c.b.getI32Type(), c.at(frame.memoryOf(op.getPositions()),
                                             c.mul(frame.token, 4))));
-  length = own ? position : c.add(position, 1);
+  length = c.add(position, 1);
   int64_t headBytes = cache.getCapacity() * rowBytes;
   Value memory = frame.memoryOf(op.getCache());
   keys = c.at(memory, c.mul(head, headBytes));
   values = c.at(memory, c.mul(c.add(head, heads), headBytes));
   Rows rows = loadRows(group);
-  if (own) {
-    c.waitForInputs();
-    c.letDependentsStart();
-  }
 
   query = ownElements(op.getQuery());
   State state{c.f32(kLowest), c.f32(0), Values(per, c.f32(0))};
-  if (own) {
-    // As the cache will hold them: every group computes, the first one counts.
-    auto rounded = [&](Value row) {
-      Values elements = ownElements(row);
-      if (element.isF32())
-        return elements;
-      for (Value &x : elements) {
-        Value narrow = arith::TruncFOp::create(c.b, c.loc, element, x);
-        x = arith::ExtFOp::create(c.b, c.loc, c.f32Type(), narrow);
-      }
-      return elements;
-    };
-    State first =
-        add(state, score(rounded(own.getKeys())), rounded(own.getValues()));
-    Value counts = c.isEqual(group, 0);
-    for (auto [mine, ours] : llvm::zip(first.values, state.values))
-      ours = c.select(counts, mine, ours);
-    state.best = c.select(counts, first.best, state.best);
-    state.sum = c.select(counts, first.sum, state.sum);
-    append(own.getKeys(), keys);
-    append(own.getValues(), values);
-  }
-
   // Trip counts are the same for all threads: shuffles need whole warps.
   int64_t step = kLoads * groups;
   Values carried = state.flat();

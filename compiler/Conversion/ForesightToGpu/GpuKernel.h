@@ -14,12 +14,13 @@ namespace foresight {
 /// What walks the data.
 enum class GpuBody {
   Rows,            ///< a block is a token: elementwise ops, LayerNorm, appends
-  RowProduct,      ///< a warp is some weight rows (T = 1)
+  RowProduct,      ///< a block is neighbouring weight rows (T = 1)
   SparseProduct,   ///< a warp scores neurons, a block multiplies those kept
   ColumnProduct,   ///< a block is 32 columns of every weight row (T = 1)
   SkipColumns,     ///< the same of the rows whose input is not zero
   Attention,       ///< a block is a head of a token
   PromptAttention, ///< a block is a head of kPromptQueries tokens
+  DecodeAttention, ///< a block is a part of a head's history (T = 1)
 };
 
 /// A dense and a sparse product of one kind compute the same bits: they have
@@ -27,6 +28,8 @@ enum class GpuBody {
 constexpr int64_t kRowProductThreads = 256, kColumnProductThreads = 512;
 /// Shared memory that reductions over a block use.
 constexpr int64_t kReduceBytes = 128;
+
+inline int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /// Queries of a block of PromptAttention, 16 a warp.
 constexpr int64_t kPromptQueries = 64;
 
@@ -52,17 +55,41 @@ struct GpuSparse {
   int64_t sumsAt = 0, roundedAt = 0, listAt = 0, codesAt = 0;
 };
 
+/// How the warps of a RowProduct take weights. See GpuRowProduct.cpp.
+struct GpuRing {
+  /// Warps that share a row; loads of a lane for one row that are copied
+  /// together, and how often for the warp's slice of a row.
+  int64_t split = 1, loads = 0, turns = 0;
+  /// Copies of a warp that are under way.
+  int64_t depth = 0;
+  /// Offsets in shared memory.
+  int64_t sumsAt = 0, ringAt = 0;
+};
+
+/// How the history of a head is split. See GpuDecodeAttention.cpp.
+struct GpuSplit {
+  /// Blocks that a head's history is split over at most, and the fewest tokens
+  /// of one.
+  int64_t blocks = 1, least = 0;
+  /// Tokens that a group copies together, copies under way, and where to.
+  int64_t tokens = 0, depth = 0, ringAt = 0;
+};
+
 struct GpuPlan {
   KernelOp kernel;
+  /// Shared memory that a block may have.
+  int64_t mostShared = 0;
   GpuBody body = GpuBody::Rows;
   GpuLaunch launch;
 
   llvm::SmallVector<GpuProduct> products;
   /// 16-byte loads of a lane for one weight row, and weight rows of a unit.
   int64_t loadsPerRow = 0, rowsPerUnit = 0;
+  GpuRing ring;
   ColumnLinearOp column;
   GpuSparse sparse;
   AttentionOp attention;
+  GpuSplit split;
   KvAppendOp append;
 
   /// Values that exist piece by piece: the body's, and what follows them.
@@ -72,10 +99,13 @@ struct GpuPlan {
 };
 
 /// Fails with a diagnostic on the op that no body covers.
-mlir::FailureOr<GpuPlan> planGpuKernel(KernelOp kernel);
+mlir::FailureOr<GpuPlan> planGpuKernel(KernelOp kernel, int64_t capability);
 
 /// 16-byte loads of a lane for one row of `matrix`, and rows of a warp at once.
 void planRowLoads(GpuPlan &plan, mlir::Value matrix);
+/// What GpuDensePlan.cpp knows of RowProduct and DecodeAttention.
+void planRing(GpuPlan &plan, int64_t units);
+void planDecodeAttention(GpuPlan &plan);
 /// What GpuSparsePlan.cpp knows of SparseProduct and SkipColumns.
 mlir::LogicalResult planSparseProduct(GpuPlan &plan);
 void planSkipColumns(GpuPlan &plan);
@@ -127,6 +157,7 @@ void emitGpuAttention(GpuFrame &frame);
 bool usesTensorCores(AttentionOp op);
 int64_t promptAttentionBytes(KvCacheType cache);
 void emitPromptAttention(GpuFrame &frame);
+void emitGpuDecodeAttention(GpuFrame &frame);
 
 /// Columns of `tensor<TxNxf32>`, bytes of a weight row with its padding.
 int64_t gpuColumns(mlir::Value row);

@@ -15,15 +15,8 @@ using namespace foresight;
 
 namespace {
 
-/// Blocks of a product of rows: the fastest of those tried on an H200 at 6.7B,
-/// docs/performance.md.
-constexpr int64_t kRowBlocksPerSm = 2;
-/// Shared memory that the blocks of a multiprocessor can take together.
-constexpr int64_t kSharedBytesPerSm = 220 << 10;
 /// Loads of a lane for one weight row below which a warp takes several rows.
 constexpr int64_t kLoadsUnderWay = 4;
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 bool isOneRow(Value value) {
   return cast<RankedTensorType>(value.getType()).getDimSize(0) == 1;
@@ -33,9 +26,19 @@ bool isElementwise(Operation *op) {
   return isa<GatherRowsOp, AddOp, ActivationOp, LastRowOp>(op);
 }
 
+/// What a block may take of a chip of the capability. Code of sm_80 also runs
+/// on its relatives, which have less.
+int64_t sharedBytesOfBlock(int64_t capability) {
+  bool isLarge = capability >= 90 && capability < 120;
+  return (isLarge ? 227 : 99) << 10;
+}
+
 class Planner {
 public:
-  explicit Planner(KernelOp kernel) { plan.kernel = kernel; }
+  Planner(KernelOp kernel, int64_t capability) {
+    plan.kernel = kernel;
+    plan.mostShared = sharedBytesOfBlock(capability);
+  }
   FailureOr<GpuPlan> run();
 
 private:
@@ -185,16 +188,7 @@ LogicalResult Planner::planRowProduct() {
         ceilDiv(gpuColumns(product.op.getResult()), plan.rowsPerUnit);
     units += product.units;
   }
-  plan.rowAt = kReduceBytes;
-  plan.launch.sharedBytes = kReduceBytes + 4 * padRow(shape.getDimSize(1));
-  plan.launch.threads = kRowProductThreads;
-  int64_t perSm = kRowBlocksPerSm;
-  if (perSm * plan.launch.sharedBytes > kSharedBytesPerSm)
-    perSm = 1;
-  // Blocks beyond the units would only compute the prologue.
-  plan.launch.blocks = ceilDiv(units, plan.launch.threads / kWarp);
-  if (plan.launch.blocks > 128)
-    plan.launch.blocksPerSm = perSm;
+  planRing(plan, units);
   return success();
 }
 
@@ -232,6 +226,11 @@ LogicalResult Planner::planAttention() {
   if (padded / elementsOf16(cache.getElementType()) > kWarp)
     return op.emitError() << "has heads of " << cache.getHeadDim()
                           << " elements: more than a warp holds";
+  if (plan.append) {
+    plan.body = GpuBody::DecodeAttention;
+    planDecodeAttention(plan);
+    return success();
+  }
   plan.launch.blocks = cache.getHeads();
   if (plan.body == GpuBody::PromptAttention) {
     plan.launch.threads = kPromptQueries / 16 * kWarp;
@@ -305,6 +304,7 @@ FailureOr<GpuPlan> Planner::run() {
     break;
   case GpuBody::Attention:
   case GpuBody::PromptAttention:
+  case GpuBody::DecodeAttention:
     planned = planAttention();
     break;
   }
@@ -335,12 +335,14 @@ int64_t foresight::gpuRowBytes(Value matrix) {
   return padRow(gpuColumns(matrix)) * elementBytes(gpuElement(matrix));
 }
 
-FailureOr<GpuPlan> foresight::planGpuKernel(KernelOp kernel) {
-  return Planner(kernel).run();
+FailureOr<GpuPlan> foresight::planGpuKernel(KernelOp kernel,
+                                            int64_t capability) {
+  return Planner(kernel, capability).run();
 }
 
-FailureOr<GpuLaunch> foresight::analyzeGpuKernel(KernelOp kernel) {
-  FailureOr<GpuPlan> plan = planGpuKernel(kernel);
+FailureOr<GpuLaunch> foresight::analyzeGpuKernel(KernelOp kernel,
+                                                 int64_t capability) {
+  FailureOr<GpuPlan> plan = planGpuKernel(kernel, capability);
   if (failed(plan))
     return failure();
   return plan->launch;

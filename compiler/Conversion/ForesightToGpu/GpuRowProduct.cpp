@@ -1,19 +1,20 @@
 //===- GpuRowProduct.cpp - Products with rows of a weight matrix ----------===//
 //
-// A warp takes weight rows in turn. Its next loads are always under way: those
-// of the first row before the kernel waits for the one in front of it, those of
-// the row behind while this row's sums go through the shuffles. x lies in
-// shared memory as planes of 16 bytes, so that neighbouring lanes read
-// neighbouring words.
+// A block owns neighbouring weight rows; a team of its warps takes them in turn
+// and each of its warps a slice of the columns. A warp copies weights to a ring
+// of its own in shared memory, without registers and without barriers: a lane
+// reads what it copied itself. The ring is filled before the kernel waits for
+// the one in front, and stays full while sums are made. Sums wait in shared
+// memory until the block's last row is done; then a thread finishes a row, so
+// that biases and residuals cost one access for all rows. x lies in shared
+// memory as planes of 16 bytes: neighbouring lanes read neighbouring words.
 //
 //===----------------------------------------------------------------------===//
 
 #include "GpuKernel.h"
+#include "GpuWarp.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-
-#include <algorithm>
 
 using namespace mlir;
 using namespace foresight;
@@ -22,204 +23,288 @@ using Values = CodeBuilder::Values;
 
 namespace {
 
-/// 16-byte loads of a lane that are under way at once.
-constexpr int64_t kLoads = 8;
-
 class RowProductEmitter {
 public:
   explicit RowProductEmitter(GpuFrame &frame)
-      : frame(frame), c(frame.c), plan(frame.plan),
+      : frame(frame), c(frame.c), plan(frame.plan), ring(plan.ring),
         element(gpuElement(product(0).getWeight())),
         vectors(padRow(gpuColumns(product(0).getX())) / elementsOf16(element)),
+        placed(ring.split * ring.turns * ring.loads * kWarp),
         planes(elementsOf16(element) / 4),
         rowBytes(gpuRowBytes(product(0).getWeight())),
-        loads(std::min(plan.loadsPerRow, kLoads)),
-        turns((plan.loadsPerRow + loads - 1) / loads) {}
+        slotBytes(plan.rowsPerUnit * ring.loads * kWarp * 16) {}
 
   void emit();
 
 private:
+  /// What a warp reads at once: some loads of each row of a unit.
+  struct Item {
+    Value unit, turn;
+  };
+
   LinearOp product(int64_t i) { return plan.products[i].op; }
   int64_t units() {
     return plan.products.back().firstUnit + plan.products.back().units;
   }
-  Values loadTurn(Value unit, int64_t turn);
+  Value isAnd(Value a, Value b) {
+    return arith::AndIOp::create(c.b, c.loc, a, b);
+  }
+  void prefetchVectors();
+  void findUnits();
+  Item next(const Item &item);
+  Value firstVector(Value turn);
+  void request(const Item &item, Value slot);
   void stageX();
-  Value xAt(int64_t load, int64_t plane);
-  void store(Value unit, ArrayRef<Value> sums);
+  void sumItem(const Item &item, Value slot, SmallVectorImpl<Value> &sums);
+  void keepSums(Value unit, ArrayRef<Value> sums);
+  void finishRows();
 
   GpuFrame &frame;
   GpuCode &c;
   const GpuPlan &plan;
+  const GpuRing &ring;
   Type element;
-  int64_t vectors, planes, rowBytes, loads, turns;
+  /// 16-byte vectors of a row, and those that the warps' loads reach.
+  int64_t vectors, placed, planes, rowBytes, slotBytes;
+  /// The block's units, and this warp's team and slice.
+  Value first, end, team, slice, slots;
 };
 
-/// The loads of one turn: `loads` of each of the unit's rows.
-Values RowProductEmitter::loadTurn(Value unit, int64_t turn) {
-  Value base, row, last;
-  for (const GpuProduct &p : llvm::reverse(plan.products)) {
+/// Blocks differ by one unit at most.
+void RowProductEmitter::findUnits() {
+  auto divide = [&](Value a) -> Value {
+    return c.toI64(
+        arith::DivUIOp::create(c.b, c.loc, narrow(c, a), narrow(c, c.blocks)));
+  };
+  first = divide(c.mul(c.block, units()));
+  end = divide(c.mul(c.add(c.block, 1), units()));
+  slice = c.rem(c.warp, ring.split);
+  team = c.div(c.warp, ring.split);
+  slots = c.at(c.at(frame.shared, plan.ring.ringAt),
+               c.mul(c.warp, ring.depth * slotBytes));
+}
+
+RowProductEmitter::Item RowProductEmitter::next(const Item &item) {
+  int64_t teams = c.warps() / ring.split;
+  if (ring.turns == 1)
+    return {c.add(item.unit, teams), item.turn};
+  Value turn = c.add(item.turn, 1);
+  Value isEnd = c.isEqual(turn, ring.turns);
+  return {c.add(item.unit, c.select(isEnd, c.i64(teams), c.i64(0))),
+          c.select(isEnd, c.i64(0), turn)};
+}
+
+Value RowProductEmitter::firstVector(Value turn) {
+  Value ofSlice = c.mul(slice, ring.turns * ring.loads * kWarp);
+  return c.add(c.add(ofSlice, c.mul(turn, ring.loads * kWarp)), c.lane);
+}
+
+/// Asks for the weights of an item; past the block's rows there are none.
+void RowProductEmitter::request(const Item &item, Value slot) {
+  c.ifThen(c.lessThan(item.unit, end), [&] {
+    Value base, row, last;
+    for (const GpuProduct &p : llvm::reverse(plan.products)) {
+      LinearOp op = p.op;
+      Value memory = frame.memoryOf(op.getWeight());
+      Value ofUnit =
+          c.mul(c.sub(item.unit, c.i64(p.firstUnit)), plan.rowsPerUnit);
+      Value lastRow = c.i64(gpuColumns(op.getResult()) - 1);
+      if (!base) {
+        base = memory, row = ofUnit, last = lastRow;
+        continue;
+      }
+      Value isBefore = c.lessThan(item.unit, c.i64(p.firstUnit + p.units));
+      base = c.select(isBefore, memory, base);
+      row = c.select(isBefore, ofUnit, row);
+      last = c.select(isBefore, lastRow, last);
+    }
+    Value vector = firstVector(item.turn);
+    Value to = c.at(slot, c.mul(c.lane, 16));
+    for (int64_t r = 0; r < plan.rowsPerUnit; ++r) {
+      Value place = plan.rowsPerUnit == 1 ? row : c.min(c.add(row, r), last);
+      Value pointer = c.at(base, c.mul(place, rowBytes));
+      for (int64_t j = 0; j < ring.loads; ++j) {
+        Value v = c.add(vector, j * kWarp);
+        if (placed != vectors)
+          v = c.min(v, c.i64(vectors - 1));
+        copyAsync(c, c.at(to, (r * ring.loads + j) * kWarp * 16),
+                  c.at(pointer, c.mul(v, 16)), 16);
+      }
+    }
+  });
+  endGroup(c);
+}
+
+/// Brings what is small and read late nearer: a line a thread of the grid.
+void RowProductEmitter::prefetchVectors() {
+  constexpr int64_t kLine = 128;
+  Value index = c.add(c.mul(c.block, c.threads), c.thread);
+  auto prefetch = [&](Value vector) {
+    if (!vector)
+      return;
+    int64_t elements = cast<RankedTensorType>(vector.getType()).getDimSize(0);
+    int64_t lines = ceilDiv(4 * padRow(elements), kLine);
+    c.ifThen(c.lessThan(index, c.i64(lines)), [&] {
+      prefetchLine(c, c.at(frame.memoryOf(vector), c.mul(index, kLine)));
+    });
+  };
+  for (const GpuProduct &p : plan.products) {
     LinearOp op = p.op;
-    Value memory = frame.memoryOf(op.getWeight());
-    Value first = c.mul(c.sub(unit, c.i64(p.firstUnit)), plan.rowsPerUnit);
-    Value end = c.i64(gpuColumns(op.getResult()) - 1);
-    if (!base) {
-      base = memory, row = first, last = end;
-      continue;
-    }
-    Value isBefore = c.lessThan(unit, c.i64(p.firstUnit + p.units));
-    base = c.select(isBefore, memory, base);
-    row = c.select(isBefore, first, row);
-    last = c.select(isBefore, end, last);
+    prefetch(op.getBias());
   }
-  Values loaded;
-  for (int64_t r = 0; r < plan.rowsPerUnit; ++r) {
-    Value pointer = c.at(base, c.mul(c.min(c.add(row, r), last), rowBytes));
-    for (int64_t j = 0; j < loads; ++j) {
-      int64_t load = turn * loads + j;
-      Value v = c.add(c.lane, load * kWarp);
-      if ((load + 1) * kWarp > vectors)
-        v = c.min(v, c.i64(vectors - 1));
-      loaded.push_back(c.load16(element, c.at(pointer, c.mul(v, 16))));
-    }
+  if (auto norm = product(0).getX().getDefiningOp<LayerNormOp>()) {
+    prefetch(norm.getGamma());
+    prefetch(norm.getBeta());
   }
-  return loaded;
 }
 
 void RowProductEmitter::stageX() {
+  Value memory = c.at(frame.shared, plan.rowAt);
   emitRow(frame, product(0).getX(), [&](Value k, Value x) {
     Value chunk = c.div(k, 4);
     Value v = c.div(chunk, planes), plane = c.rem(chunk, planes);
-    Value place = c.add(c.mul(plane, vectors), v);
-    c.storeAligned(x, c.at(c.at(frame.shared, plan.rowAt), c.mul(place, 16)),
-                   16);
+    Value place = c.add(c.mul(plane, placed), v);
+    c.storeAligned(x, c.at(memory, c.mul(place, 16)), 16);
   });
+  // Loads behind the row read its last vector again, times zero.
+  for (int64_t plane = 0; plane < planes && placed != vectors; ++plane)
+    c.loop(c.add(c.thread, vectors), c.i64(placed), c.threads, [&](Value v) {
+      c.storeAligned(c.constant(c.vec(4), 0),
+                     c.at(memory, c.mul(c.add(v, plane * placed), 16)), 16);
+    });
   c.barrier();
 }
 
-/// Four elements of x for load `load`; zero for lanes behind the row.
-Value RowProductEmitter::xAt(int64_t load, int64_t plane) {
-  Value v = c.add(c.lane, load * kWarp);
-  bool isWhole = (load + 1) * kWarp <= vectors;
-  Value safe = isWhole ? v : c.min(v, c.i64(vectors - 1));
-  Value x = c.loadAligned(c.vec(4),
-                          c.at(c.at(frame.shared, plan.rowAt),
-                               c.mul(c.add(safe, plane * vectors), 16)),
-                          16);
-  if (isWhole)
-    return x;
-  return c.select(c.splat(c.lessThan(v, c.i64(vectors)), 4), x,
-                  c.constant(c.vec(4), 0));
+/// Adds an item to two sums of each row of the unit.
+void RowProductEmitter::sumItem(const Item &item, Value slot,
+                                SmallVectorImpl<Value> &sums) {
+  Value x =
+      c.at(c.at(frame.shared, plan.rowAt), c.mul(firstVector(item.turn), 16));
+  Value from = c.at(slot, c.mul(c.lane, 16));
+  Type words = c.vec(4, c.b.getI32Type());
+  for (int64_t j = 0; j < ring.loads; ++j) {
+    Values parts;
+    for (int64_t p = 0; p < planes; ++p)
+      parts.push_back(
+          c.loadAligned(c.vec(4), c.at(x, (j * kWarp + p * placed) * 16), 16));
+    for (int64_t r = 0; r < plan.rowsPerUnit; ++r) {
+      Value stored = c.loadAligned(
+          words, c.at(from, (r * ring.loads + j) * kWarp * 16), 16);
+      Value w = c.widen(stored, element);
+      Value &sum = sums[2 * r + j % 2];
+      for (int64_t e = 0; e < 4 * planes; ++e)
+        sum = c.fma(c.extract(w, e), c.extract(parts[e / 4], e % 4), sum);
+    }
+  }
 }
 
-/// Lane r finishes row r of the unit.
-void RowProductEmitter::store(Value unit, ArrayRef<Value> sums) {
-  Value sum = sums[0];
-  for (int64_t r = 1; r < plan.rowsPerUnit; ++r)
-    sum = c.select(c.isEqual(c.lane, r), sums[r], sum);
+void RowProductEmitter::keepSums(Value unit, ArrayRef<Value> sums) {
+  Values totals;
+  for (int64_t r = 0; r < plan.rowsPerUnit; ++r)
+    totals.push_back(c.warpSum(c.fadd(sums[2 * r], sums[2 * r + 1])));
+  Value place =
+      c.add(c.mul(c.sub(unit, first), plan.rowsPerUnit * ring.split), slice);
+  Value memory = c.at(c.at(frame.shared, ring.sumsAt), c.mul(place, 4));
+  c.ifThen(c.isEqual(c.lane, 0), [&] {
+    for (auto [r, total] : llvm::enumerate(totals))
+      c.store(total, c.at(memory, int64_t(r) * ring.split * 4));
+  });
+}
+
+/// A thread finishes a row: the slices' sums in order, then what follows.
+void RowProductEmitter::finishRows() {
+  c.barrier();
+  Value rows = c.mul(c.sub(end, first), plan.rowsPerUnit);
+  Value memory = c.at(frame.shared, ring.sumsAt);
+  c.loop(c.thread, rows, c.threads, [&](Value index) {
+    Value sum;
+    for (int64_t s = 0; s < ring.split; ++s) {
+      Value part =
+          c.load(c.f32Type(),
+                 c.at(memory, c.add(c.mul(index, ring.split * 4), s * 4)));
+      sum = sum ? c.fadd(sum, part) : part;
+    }
+    Value row = c.add(c.mul(first, plan.rowsPerUnit), index);
+    for (const GpuProduct &p : plan.products) {
+      LinearOp op = p.op;
+      Value column = c.sub(row, c.i64(p.firstUnit * plan.rowsPerUnit));
+      Value isMine =
+          isAnd(c.lessThan(c.i64(-1), column),
+                c.lessThan(column, c.i64(gpuColumns(op.getResult()))));
+      c.ifThen(isMine, [&] {
+        for (auto [value, to] : frame.resultsOf([&](Value v) {
+               return plan.productOf.lookup(v) == op.getOperation();
+             }))
+          c.store(emitGpuEpilogue(frame, value, op, sum, column),
+                  c.at(to, c.mul(column, 4)));
+      });
+    }
+  });
+  // Rows of buffers end in zeros, and buffers share memory.
   for (const GpuProduct &p : plan.products) {
     LinearOp op = p.op;
     int64_t columns = gpuColumns(op.getResult());
-    Value column =
-        c.add(c.mul(c.sub(unit, c.i64(p.firstUnit)), plan.rowsPerUnit), c.lane);
-    auto both = [&](Value a, Value b) -> Value {
-      return arith::AndIOp::create(c.b, c.loc, a, b);
-    };
-    Value isMine = both(c.lessThan(c.i64(p.firstUnit - 1), unit),
-                        c.lessThan(unit, c.i64(p.firstUnit + p.units)));
-    Value isColumn = both(c.lessThan(c.lane, c.i64(plan.rowsPerUnit)),
-                          c.lessThan(column, c.i64(columns)));
-    auto results = frame.resultsOf([&](Value value) {
-      return plan.productOf.lookup(value) == op.getOperation();
-    });
-    c.ifThen(both(isMine, isColumn), [&] {
-      for (auto [value, row] : results)
-        c.store(emitGpuEpilogue(frame, value, op, sum, column),
-                c.at(row, c.mul(column, 4)));
-    });
-    // Rows of buffers end in zeros, and buffers share memory.
     if (columns == padRow(columns))
       continue;
-    Value isLast = both(isMine, c.isEqual(unit, p.firstUnit + p.units - 1));
-    Value behind = c.add(c.lane, columns);
-    c.ifThen(both(isLast, c.lessThan(behind, c.i64(padRow(columns)))), [&] {
-      for (auto [value, row] : results)
-        c.store(c.f32(0), c.at(row, c.mul(behind, 4)));
+    Value last = c.i64(p.firstUnit + p.units - 1);
+    Value behind = c.add(c.thread, columns);
+    Value hasLast =
+        isAnd(c.lessThan(last, end), c.lessThan(c.sub(first, c.i64(1)), last));
+    c.ifThen(isAnd(hasLast, c.lessThan(behind, c.i64(padRow(columns)))), [&] {
+      for (auto [value, to] : frame.resultsOf([&](Value v) {
+             return plan.productOf.lookup(v) == op.getOperation();
+           }))
+        c.store(c.f32(0), c.at(to, c.mul(behind, 4)));
     });
   }
 }
 
 void RowProductEmitter::emit() {
-  Value total = c.mul(c.blocks, c.warps());
-  Value first = c.add(c.mul(c.block, c.warps()), c.warp);
-  Value end = c.i64(units());
-  auto loadIfAny = [&](Value unit) {
-    Values zeros(plan.rowsPerUnit * loads,
-                 c.constant(c.vec(4, c.b.getI32Type()), 0));
-    auto op = scf::IfOp::create(
-        c.b, c.loc, c.lessThan(unit, end),
-        [&](OpBuilder &, Location) {
-          scf::YieldOp::create(c.b, c.loc, loadTurn(unit, 0));
-        },
-        [&](OpBuilder &, Location) {
-          scf::YieldOp::create(c.b, c.loc, zeros);
-        });
-    return Values(op.getResults());
-  };
-  Values current = loadIfAny(first);
+  findUnits();
+  Item item{c.add(first, team), c.i64(0)}, ahead = item;
+  for (int64_t i = 0; i < ring.depth; ++i) {
+    request(ahead, c.at(slots, i * slotBytes));
+    ahead = next(ahead);
+  }
+  prefetchVectors();
   c.waitForInputs();
   c.letDependentsStart();
   stageX();
 
-  auto loop = scf::WhileOp::create(
-      c.b, c.loc,
-      [&] {
-        SmallVector<Type> types{c.b.getI64Type()};
-        for (Value v : current)
-          types.push_back(v.getType());
-        return types;
-      }(),
-      [&] {
-        Values init{first};
-        init.append(current);
-        return init;
-      }(),
-      [&](OpBuilder &, Location, ValueRange args) {
-        scf::ConditionOp::create(c.b, c.loc, c.lessThan(args[0], end), args);
-      },
-      [&](OpBuilder &, Location, ValueRange args) {
-        Value unit = args[0];
-        Values now(args.drop_front());
-        Value next = c.add(unit, total);
-        SmallVector<Values> sums(plan.rowsPerUnit, Values(2, c.f32(0)));
-        for (int64_t turn = 0; turn < turns; ++turn) {
-          Values coming =
-              turn + 1 < turns ? loadTurn(unit, turn + 1) : loadIfAny(next);
-          for (int64_t j = 0; j < loads; ++j) {
-            int64_t load = turn * loads + j;
-            if (load >= plan.loadsPerRow)
-              break;
-            Values x;
-            for (int64_t p = 0; p < planes; ++p)
-              x.push_back(xAt(load, p));
-            for (int64_t r = 0; r < plan.rowsPerUnit; ++r) {
-              Value w = c.widen(now[r * loads + j], element);
-              Value &sum = sums[r][j % 2];
-              for (int64_t e = 0; e < 4 * planes; ++e)
-                sum = c.fma(c.extract(w, e), c.extract(x[e / 4], e % 4), sum);
-            }
-          }
-          now = coming;
-        }
-        Values totals;
-        for (Values &sum : sums)
-          totals.push_back(c.warpSum(c.fadd(sum[0], sum[1])));
-        store(unit, totals);
-        Values yielded{next};
-        yielded.append(now);
-        scf::YieldOp::create(c.b, c.loc, yielded);
-      });
-  (void)loop;
+  int64_t teams = c.warps() / ring.split;
+  Value count = c.mul(
+      c.max(c.i64(0), c.div(c.add(c.sub(end, item.unit), teams - 1), teams)),
+      ring.turns);
+  int64_t sumCount = 2 * plan.rowsPerUnit;
+  Values carried{item.unit, item.turn, ahead.unit, ahead.turn, c.i64(0)};
+  carried.append(sumCount, c.f32(0));
+  c.loop(c.i64(0), count, 1, carried, [&](Value, ValueRange args) {
+    Item now{args[0], args[1]}, ahead{args[2], args[3]};
+    Value slot = c.at(slots, args[4]);
+    Values sums(args.drop_front(5));
+    waitForGroups(c, ring.depth - 1);
+    sumItem(now, slot, sums);
+    request(ahead, slot);
+    Values zeros(sumCount, c.f32(0));
+    if (ring.turns == 1) {
+      keepSums(now.unit, sums);
+      sums = zeros;
+    } else {
+      Value isEnd = c.isEqual(now.turn, ring.turns - 1);
+      c.ifThen(isEnd, [&] { keepSums(now.unit, sums); });
+      for (auto [sum, zero] : llvm::zip(sums, zeros))
+        sum = c.select(isEnd, zero, sum);
+    }
+    Item after = next(now), afterAhead = next(ahead);
+    Value offset = c.add(args[4], slotBytes);
+    offset =
+        c.select(c.isEqual(offset, ring.depth * slotBytes), c.i64(0), offset);
+    Values yielded{after.unit, after.turn, afterAhead.unit, afterAhead.turn,
+                   offset};
+    yielded.append(sums);
+    return yielded;
+  });
+  finishRows();
 }
 
 } // namespace

@@ -19,7 +19,6 @@ constexpr int64_t kSharedEverywhere = 96 << 10, kSharedOfTwo = 112 << 10,
                   kSharedOfOne = 226 << 10;
 constexpr int64_t kMostRows = 6, kFewestSlots = 2, kMostSlots = 4;
 
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t align16(int64_t bytes) { return ceilDiv(bytes, 16) * 16; }
 
 LogicalResult checkOps(const GpuPlan &plan) {

@@ -25,7 +25,7 @@ Result<std::string> Compilation::compilePtx() {
   progress.phase("code", options.cuda->name);
   OwningOpRef<ModuleOp> code;
   std::string ptx;
-  if (failed(lowerToGpu(*module, code)) ||
+  if (failed(lowerToGpu(*module, code, options.cuda->computeCapability)) ||
       failed(emitPtx(*code, *options.cuda, ptx)))
     return diagnostics.take(failureCode(), "no code for " + options.cuda->name +
                                                " could be generated");
@@ -67,7 +67,8 @@ Result<OrderedJson> Compilation::manifest(const Packing &packing) {
   for (auto kernel : module->getOps<KernelOp>()) {
     FailureOr<KernelInfo> info = KernelInfo();
     if (options.cuda) {
-      FailureOr<GpuLaunch> launch = analyzeGpuKernel(kernel);
+      FailureOr<GpuLaunch> launch =
+          analyzeGpuKernel(kernel, options.cuda->computeCapability);
       if (failed(launch))
         return diagnostics.take(failureCode(), "a kernel cannot be lowered");
       info->weightBytes = launch->weightBytes;

@@ -41,13 +41,16 @@ struct GpuLaunch {
 /// The PTX name of a kernel: PTX names have no dots.
 std::string gpuEntryName(llvm::StringRef kernel);
 
-/// Fails with a diagnostic on the op that no body covers.
-mlir::FailureOr<GpuLaunch> analyzeGpuKernel(KernelOp kernel);
+/// Fails with a diagnostic on the op that no body covers. `capability` is that
+/// of the oldest chip: 90.
+mlir::FailureOr<GpuLaunch> analyzeGpuKernel(KernelOp kernel,
+                                            int64_t capability = 90);
 
 /// Makes, from a scheduled module, a module of LLVM-dialect kernels.
 /// `scheduled` stays as it is.
 mlir::LogicalResult lowerToGpu(mlir::ModuleOp scheduled,
-                               mlir::OwningOpRef<mlir::ModuleOp> &llvmModule);
+                               mlir::OwningOpRef<mlir::ModuleOp> &llvmModule,
+                               int64_t capability = 90);
 
 /// `--foresight-to-gpu`: lowerToGpu in place.
 void registerForesightToGpuPasses();

@@ -1,0 +1,464 @@
+//===- GpuDecodeAttention.cpp - A new token's attention -------------------===//
+//
+// The history of a head is split over blocks, as many as its length asks for.
+// Lanes form groups that hold one cache row at 16 bytes a lane; a group takes
+// every so many history tokens, keys and values together, and keeps a running
+// maximum, sum and weighted values. Rows are copied to a ring in shared memory;
+// it is filled before the kernel waits for the one in front, since all rows but
+// the token's own were written by earlier tokens. The token's own key and value
+// come from the arguments.
+//
+// Groups are joined in a fixed order. Where there are several blocks, each
+// leaves its part in GPU memory, and the last one to do so joins the parts in
+// their order, so that it does not matter which one is last.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GpuKernel.h"
+#include "GpuWarp.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace foresight;
+
+using Values = CodeBuilder::Values;
+
+namespace {
+
+/// Below every score; finite, so that differences are numbers.
+constexpr double kLowest = -1e30;
+constexpr unsigned kGlobalSpace = 1;
+constexpr llvm::StringLiteral kDeviceScope = "device";
+
+class DecodeAttentionEmitter {
+public:
+  explicit DecodeAttentionEmitter(GpuFrame &frame)
+      : frame(frame), c(frame.c), op(frame.plan.attention),
+        split(frame.plan.split), cache(op.getCache().getType()),
+        element(cache.getElementType()), per(elementsOf16(element)),
+        padded((cache.getHeadDim() + 15) / 16 * 16), parts(padded / per),
+        width(llvm::PowerOf2Ceil(parts)), groups(c.threads / width),
+        rowBytes(padded * elementBytes(element)),
+        slotBytes(2 * split.tokens * c.threads * 16),
+        partBytes(4 * (padded + 4)) {}
+
+  void emit();
+
+private:
+  /// What a group knows of the history it has seen.
+  struct State {
+    Value best, sum;
+    Values values;
+    Values flat() const {
+      Values all{best, sum};
+      all.append(values);
+      return all;
+    }
+    static State from(ValueRange all) {
+      return {all[0], all[1], Values(all.drop_front(2))};
+    }
+  };
+  /// A part that lies in memory: its maximum, its sum, and its values from
+  /// byte 16 on.
+  struct Part {
+    Value best, sum, value;
+  };
+
+  void findTokens();
+  void request(Value step, Value slot);
+  Values wordsOf(Value slot, int64_t index);
+  Values ownElements(Value row);
+  Value score(ArrayRef<Value> key);
+  State add(const State &state, ArrayRef<Value> scores,
+            ArrayRef<Values> values);
+  State join(const State &a, const State &b);
+  State addOwn(const State &state);
+  void append(Value row, Value memory);
+  Value globalMemory(StringRef what, int64_t bytes);
+  Part joinParts(Value memory, int64_t count, Value known, Value k);
+  void leaveWarpParts(State state);
+  void finish();
+  void storeResult(Value k, Value x);
+  Value isAnd(Value a, Value b) {
+    return arith::AndIOp::create(c.b, c.loc, a, b);
+  }
+  void fence() {
+    LLVM::FenceOp::create(c.b, c.loc, LLVM::AtomicOrdering::acq_rel,
+                          kDeviceScope);
+  }
+
+  GpuFrame &frame;
+  GpuCode &c;
+  AttentionOp op;
+  const GpuSplit &split;
+  KvCacheType cache;
+  Type element;
+  int64_t per, padded, parts, width, groups, rowBytes, slotBytes, partBytes;
+  Value head, part, group, safePart, position, keys, values, ring, warpParts;
+  /// This block's history, the blocks that have some, and which one this is.
+  Value from, to, active, index;
+  /// Where the head's blocks leave their parts, and count themselves.
+  Value ofHead, counter;
+  Values query;
+};
+
+/// Blocks share the history evenly, in whole steps of a block.
+void DecodeAttentionEmitter::findTokens() {
+  int64_t step = groups * split.tokens;
+  Value even = c.div(c.add(position, split.blocks - 1), split.blocks);
+  Value tokens = c.max(c.mul(c.div(c.add(even, step - 1), step), step),
+                       c.i64(split.least));
+  Value full = arith::DivUIOp::create(
+      c.b, c.loc, narrow(c, c.add(position, c.sub(tokens, c.i64(1)))),
+      narrow(c, tokens));
+  active = c.max(c.toI64(full), c.i64(1));
+  from = c.mul(index, tokens);
+  to = c.min(position, c.add(from, tokens));
+}
+
+/// The group's rows of a step. One that is past the end reads the last, and
+/// does not count.
+void DecodeAttentionEmitter::request(Value step, Value slot) {
+  Value first = c.add(from, c.mul(step, groups * split.tokens));
+  c.ifThen(c.lessThan(first, to), [&] {
+    Value to16 = c.at(slot, c.mul(c.thread, 16));
+    for (int64_t i = 0; i < split.tokens; ++i) {
+      Value s =
+          c.min(c.add(c.add(first, group), i * groups), c.sub(to, c.i64(1)));
+      Value offset = c.add(c.mul(s, rowBytes), c.mul(safePart, 16));
+      copyAsync(c, c.at(to16, 2 * i * c.threads * 16), c.at(keys, offset), 16);
+      copyAsync(c, c.at(to16, (2 * i + 1) * c.threads * 16),
+                c.at(values, offset), 16);
+    }
+  });
+  endGroup(c);
+}
+
+/// The elements of this lane's vector `index` of a slot.
+Values DecodeAttentionEmitter::wordsOf(Value slot, int64_t index) {
+  Value place = c.at(slot, c.add(c.mul(c.thread, 16), index * c.threads * 16));
+  Value wide =
+      c.widen(c.loadAligned(c.vec(4, c.b.getI32Type()), place, 16), element);
+  Values list;
+  for (int64_t e = 0; e < per; ++e)
+    list.push_back(c.extract(wide, e));
+  return list;
+}
+
+/// This lane's elements of the head in a row of an argument; zero past the head
+/// dimension.
+Values DecodeAttentionEmitter::ownElements(Value row) {
+  int64_t headDim = cache.getHeadDim();
+  Value base = c.at(frame.rowOf(row), c.mul(head, 4 * headDim));
+  Values elements;
+  for (int64_t e = 0; e < per; ++e) {
+    Value k = c.add(c.mul(part, per), e);
+    Value x =
+        c.load(c.f32Type(), c.at(base, c.mul(c.min(k, c.i64(headDim - 1)), 4)));
+    elements.push_back(c.select(c.lessThan(k, c.i64(headDim)), x, c.f32(0)));
+  }
+  return elements;
+}
+
+Value DecodeAttentionEmitter::score(ArrayRef<Value> key) {
+  Value sum = c.f32(0);
+  for (int64_t e = 0; e < per; ++e)
+    sum = c.fma(query[e], key[e], sum);
+  return c.fmul(c.sumOver(sum, 1, width),
+                c.f32(op.getScale().convertToDouble()));
+}
+
+DecodeAttentionEmitter::State
+DecodeAttentionEmitter::add(const State &state, ArrayRef<Value> scores,
+                            ArrayRef<Values> rows) {
+  State next = state;
+  for (Value s : scores)
+    next.best = c.fmax(s, next.best);
+  Value shrink = c.exp(c.fsub(state.best, next.best));
+  next.sum = c.fmul(state.sum, shrink);
+  for (Value &v : next.values)
+    v = c.fmul(v, shrink);
+  for (auto [s, row] : llvm::zip(scores, rows)) {
+    Value p = c.exp(c.fsub(s, next.best));
+    next.sum = c.fadd(next.sum, p);
+    for (int64_t e = 0; e < per; ++e)
+      next.values[e] = c.fma(p, row[e], next.values[e]);
+  }
+  return next;
+}
+
+DecodeAttentionEmitter::State DecodeAttentionEmitter::join(const State &a,
+                                                           const State &b) {
+  State both = a;
+  both.best = c.fmax(a.best, b.best);
+  Value ofA = c.exp(c.fsub(a.best, both.best));
+  Value ofB = c.exp(c.fsub(b.best, both.best));
+  both.sum = c.fma(a.sum, ofA, c.fmul(b.sum, ofB));
+  for (int64_t e = 0; e < per; ++e)
+    both.values[e] = c.fma(a.values[e], ofA, c.fmul(b.values[e], ofB));
+  return both;
+}
+
+/// The token itself, as the cache will hold it: all groups compute it, the
+/// first one of the first block counts.
+DecodeAttentionEmitter::State
+DecodeAttentionEmitter::addOwn(const State &state) {
+  KvAppendOp own = frame.plan.append;
+  auto rounded = [&](Value row) {
+    Values elements = ownElements(row);
+    if (element.isF32())
+      return elements;
+    for (Value &x : elements) {
+      Value narrow = arith::TruncFOp::create(c.b, c.loc, element, x);
+      x = arith::ExtFOp::create(c.b, c.loc, c.f32Type(), narrow);
+    }
+    return elements;
+  };
+  State with =
+      add(state, score(rounded(own.getKeys())), rounded(own.getValues()));
+  Value counts = isAnd(c.isEqual(group, 0), c.isEqual(index, 0));
+  with.best = c.select(counts, with.best, state.best);
+  with.sum = c.select(counts, with.sum, state.sum);
+  for (auto [mine, none] : llvm::zip(with.values, state.values))
+    mine = c.select(counts, mine, none);
+  return with;
+}
+
+/// This token's part of the head to its place in the cache.
+void DecodeAttentionEmitter::append(Value row, Value memory) {
+  int64_t headDim = cache.getHeadDim();
+  Value source = c.at(frame.rowOf(row), c.mul(head, 4 * headDim));
+  Value target = c.at(memory, c.mul(position, rowBytes));
+  c.loop(c.thread, c.i64(headDim), c.threads, [&](Value k) {
+    Value x = c.load(c.f32Type(), c.at(source, c.mul(k, 4)));
+    c.storeNarrow(element, x, c.at(target, c.mul(k, elementBytes(element))));
+  });
+}
+
+/// Memory of this kernel alone, zero when the code is loaded.
+Value DecodeAttentionEmitter::globalMemory(StringRef what, int64_t bytes) {
+  auto module =
+      c.b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
+  KernelOp kernel = frame.plan.kernel;
+  std::string name = gpuEntryName(kernel.getSymName()) + "_" + what.str();
+  auto type = LLVM::LLVMArrayType::get(c.b.getI8Type(), bytes);
+  {
+    OpBuilder::InsertionGuard guard(c.b);
+    c.b.setInsertionPointToStart(module.getBody());
+    auto global = LLVM::GlobalOp::create(
+        c.b, c.loc, type, /*isConstant=*/false, LLVM::Linkage::Internal, name,
+        Attribute(), /*alignment=*/16, kGlobalSpace);
+    Block *block = c.b.createBlock(&global.getInitializerRegion());
+    c.b.setInsertionPointToStart(block);
+    LLVM::ReturnOp::create(c.b, c.loc,
+                           LLVM::ZeroOp::create(c.b, c.loc, type).getResult());
+  }
+  Value address = LLVM::AddressOfOp::create(
+      c.b, c.loc, LLVM::LLVMPointerType::get(c.b.getContext(), kGlobalSpace),
+      name);
+  return LLVM::AddrSpaceCastOp::create(c.b, c.loc, c.pointerType(), address);
+}
+
+/// Element k over `count` parts, in their order, of which `known` are there.
+DecodeAttentionEmitter::Part DecodeAttentionEmitter::joinParts(Value memory,
+                                                               int64_t count,
+                                                               Value known,
+                                                               Value k) {
+  SmallVector<Part> all;
+  Part joined{c.f32(kLowest), c.f32(0), c.f32(0)};
+  for (int64_t i = 0; i < count; ++i) {
+    Value at =
+        c.at(memory,
+             c.mul(known ? c.min(c.i64(i), c.sub(known, c.i64(1))) : c.i64(i),
+                   partBytes));
+    auto load = [&](Value pointer) { return c.load(c.f32Type(), pointer); };
+    Part one{load(at), load(c.at(at, 4)),
+             load(c.at(c.at(at, 16), c.mul(k, 4)))};
+    if (known)
+      one.best =
+          c.select(c.lessThan(c.i64(i), known), one.best, c.f32(kLowest));
+    joined.best = c.fmax(one.best, joined.best);
+    all.push_back(one);
+  }
+  for (auto [i, one] : llvm::enumerate(all)) {
+    Value weight = c.exp(c.fsub(one.best, joined.best));
+    joined.sum = c.fma(one.sum, weight, joined.sum);
+    joined.value = c.fma(one.value, weight, joined.value);
+  }
+  return joined;
+}
+
+/// Groups of a warp by shuffles; a warp's part goes to shared memory.
+void DecodeAttentionEmitter::leaveWarpParts(State state) {
+  for (int64_t mask = width; mask < kWarp; mask *= 2) {
+    State other = state;
+    other.best = c.shuffleXor(state.best, mask);
+    other.sum = c.shuffleXor(state.sum, mask);
+    for (Value &v : other.values)
+      v = c.shuffleXor(v, mask);
+    state = join(state, other);
+  }
+  Value mine = c.at(warpParts, c.mul(c.warp, partBytes));
+  Value writes =
+      isAnd(c.lessThan(c.lane, c.i64(width)), c.lessThan(part, c.i64(parts)));
+  c.ifThen(writes, [&] {
+    c.store(state.best, mine);
+    c.store(state.sum, c.at(mine, 4));
+    for (int64_t e = 0; e < per; ++e)
+      c.store(state.values[e],
+              c.at(c.at(mine, 16), c.mul(c.add(c.mul(part, per), e), 4)));
+  });
+  c.barrier();
+}
+
+void DecodeAttentionEmitter::storeResult(Value k, Value x) {
+  Value column = c.add(c.mul(head, cache.getHeadDim()), k);
+  for (auto [value, row] :
+       frame.resultsOf([&](Value v) { return v == op.getResult(); }))
+    c.store(x, c.at(row, c.mul(column, 4)));
+}
+
+void DecodeAttentionEmitter::finish() {
+  int64_t headDim = cache.getHeadDim(), heads = cache.getHeads();
+  int64_t columns = gpuColumns(op.getResult());
+  auto forElements = [&](llvm::function_ref<void(Value)> body) {
+    c.loop(c.thread, c.i64(headDim), c.threads, body);
+  };
+  auto ofWarps = [&](Value k) {
+    return joinParts(warpParts, c.warps(), nullptr, k);
+  };
+  if (columns != padRow(columns)) {
+    Value behind = c.add(c.thread, columns);
+    Value isPadding =
+        isAnd(isAnd(c.isEqual(head, heads - 1), c.isEqual(index, 0)),
+              c.lessThan(behind, c.i64(padRow(columns))));
+    c.ifThen(isPadding, [&] {
+      for (auto [value, row] :
+           frame.resultsOf([&](Value v) { return v == op.getResult(); }))
+        c.store(c.f32(0), c.at(row, c.mul(behind, 4)));
+    });
+  }
+  auto alone = [&] {
+    forElements([&](Value k) {
+      Part all = ofWarps(k);
+      storeResult(k, c.fdiv(all.value, all.sum));
+    });
+  };
+  if (split.blocks == 1)
+    return alone();
+  c.ifThen(c.isEqual(active, 1), alone);
+  c.ifThen(c.lessThan(c.i64(1), active), [&] {
+    Value mine = c.at(ofHead, c.mul(index, partBytes));
+    forElements([&](Value k) {
+      Part all = ofWarps(k);
+      c.store(all.value, c.at(c.at(mine, 16), c.mul(k, 4)));
+      c.ifThen(c.isEqual(k, 0), [&] {
+        c.store(all.best, mine);
+        c.store(all.sum, c.at(mine, 4));
+      });
+    });
+    fence();
+    c.barrier();
+    c.ifThen(c.isEqual(c.thread, 0), [&] {
+      Value global = LLVM::AddrSpaceCastOp::create(
+          c.b, c.loc,
+          LLVM::LLVMPointerType::get(c.b.getContext(), kGlobalSpace), counter);
+      Value before = LLVM::AtomicRMWOp::create(
+          c.b, c.loc, LLVM::AtomicBinOp::add, global, c.i32(1),
+          LLVM::AtomicOrdering::monotonic, kDeviceScope);
+      c.store(before, frame.shared);
+    });
+    c.barrier();
+    Value before = c.toI64(c.load(c.b.getI32Type(), frame.shared));
+    c.ifThen(c.isEqual(c.sub(active, before), 1), [&] {
+      fence();
+      forElements([&](Value k) {
+        Part all = joinParts(ofHead, split.blocks, active, k);
+        storeResult(k, c.fdiv(all.value, all.sum));
+      });
+      c.ifThen(c.isEqual(c.thread, 0), [&] { c.store(c.i32(0), counter); });
+    });
+  });
+}
+
+void DecodeAttentionEmitter::emit() {
+  int64_t heads = cache.getHeads();
+  // The kernel behind may fill its own shared memory now: it waits for this
+  // one, and this one for the one in front.
+  c.letDependentsStart();
+  head = c.rem(c.block, heads);
+  index = c.div(c.block, heads);
+  group = c.div(c.thread, width);
+  part = c.rem(c.thread, width);
+  safePart = c.min(part, c.i64(parts - 1));
+  position =
+      c.toI64(c.load(c.b.getI32Type(), frame.memoryOf(op.getPositions())));
+  findTokens();
+  int64_t headBytes = cache.getCapacity() * rowBytes;
+  Value memory = frame.memoryOf(op.getCache());
+  keys = c.at(memory, c.mul(head, headBytes));
+  values = c.at(memory, c.mul(c.add(head, heads), headBytes));
+  warpParts = c.at(frame.shared, frame.plan.rowAt);
+  ring = c.at(frame.shared, split.ringAt);
+  if (split.blocks > 1) {
+    ofHead = c.at(globalMemory("parts", heads * split.blocks * partBytes),
+                  c.mul(head, split.blocks * partBytes));
+    counter = c.at(globalMemory("arrived", heads * 4), c.mul(head, 4));
+  }
+
+  c.ifThen(c.lessThan(index, active), [&] {
+    for (int64_t i = 0; i < split.depth; ++i)
+      request(c.i64(i), c.at(ring, i * slotBytes));
+    c.waitForInputs();
+    query = ownElements(op.getQuery());
+    State state = addOwn({c.f32(kLowest), c.f32(0), Values(per, c.f32(0))});
+    c.ifThen(c.isEqual(index, 0), [&] {
+      KvAppendOp own = frame.plan.append;
+      append(own.getKeys(), keys);
+      append(own.getValues(), values);
+    });
+
+    // Trip counts are the same for all threads: shuffles need whole warps.
+    int64_t step = groups * split.tokens;
+    Value steps =
+        c.div(c.add(c.max(c.sub(to, from), c.i64(0)), step - 1), step);
+    Values carried{c.i64(0)};
+    carried.append(state.flat());
+    Values out =
+        c.loop(c.i64(0), steps, 1, carried, [&](Value turn, ValueRange args) {
+          Value slot = c.at(ring, args[0]);
+          State state = State::from(args.drop_front(1));
+          waitForGroups(c, split.depth - 1);
+          Value first = c.add(c.add(from, group), c.mul(turn, step));
+          Values scores;
+          SmallVector<Values> rows;
+          for (int64_t i = 0; i < split.tokens; ++i) {
+            Value s = score(wordsOf(slot, 2 * i));
+            Value isIn = c.lessThan(c.add(first, i * groups), to);
+            scores.push_back(c.select(isIn, s, c.f32(kLowest)));
+            rows.push_back(wordsOf(slot, 2 * i + 1));
+          }
+          State next = add(state, scores, rows);
+          request(c.add(turn, split.depth), slot);
+          Value offset = c.add(args[0], slotBytes);
+          offset = c.select(c.isEqual(offset, split.depth * slotBytes),
+                            c.i64(0), offset);
+          Values yielded{offset};
+          yielded.append(next.flat());
+          return yielded;
+        });
+    leaveWarpParts(State::from(ValueRange(out).drop_front(1)));
+    finish();
+  });
+}
+
+} // namespace
+
+void foresight::emitGpuDecodeAttention(GpuFrame &frame) {
+  DecodeAttentionEmitter(frame).emit();
+}

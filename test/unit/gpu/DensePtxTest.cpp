@@ -1,0 +1,180 @@
+//===- DensePtxTest.cpp - Products and attention of a token, to PTX -------===//
+//
+// Real shapes, for the oldest chip and a newer one: registers hold everything,
+// and as many blocks fit a multiprocessor as the plan says.
+//
+//===----------------------------------------------------------------------===//
+
+#include "foresight/Conversion/ForesightToGpu/ForesightToGpu.h"
+#include "foresight/Dialect/Foresight.h"
+#include "foresight/Target/Cuda/CudaTarget.h"
+
+#include "mlir/Parser/Parser.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include "gtest/gtest.h"
+
+using namespace mlir;
+using namespace foresight;
+using llvm::formatv;
+
+namespace {
+
+constexpr int64_t kKiB = 1 << 10;
+
+/// Assembles what the module holds and expects all values in registers.
+void expectAssembles(ModuleOp module, int64_t capability) {
+  OwningOpRef<ModuleOp> code;
+  ASSERT_TRUE(succeeded(lowerToGpu(module, code, capability)));
+  std::string error, ptx;
+  FailureOr<CudaVariant> variant =
+      cudaVariant(formatv("cuda:sm_{0}", capability).str(), error);
+  ASSERT_TRUE(succeeded(variant)) << error;
+  ASSERT_TRUE(succeeded(emitPtx(*code, *variant, ptx)));
+  std::string ptxas = findPtxas();
+  if (ptxas.empty())
+    GTEST_SKIP() << "no ptxas: the PTX was not assembled";
+  FailureOr<PtxasResult> result = assemblePtx(ptxas, ptx, *variant, error);
+  ASSERT_TRUE(succeeded(result)) << error << ptx;
+  for (const PtxasEntry &entry : result->entries) {
+    EXPECT_EQ(entry.spillBytes, 0) << entry.name;
+    EXPECT_EQ(entry.stackBytes, 0) << entry.name;
+  }
+}
+
+GpuLaunch launchOf(ModuleOp module, int64_t capability) {
+  KernelOp kernel = *module.getOps<KernelOp>().begin();
+  FailureOr<GpuLaunch> launch = analyzeGpuKernel(kernel, capability);
+  EXPECT_TRUE(succeeded(launch));
+  return succeeded(launch) ? *launch : GpuLaunch();
+}
+
+struct Product {
+  int64_t columns, rows;
+  const char *element;
+  bool isNormed;
+};
+
+class ProductPtxTest : public testing::TestWithParam<Product> {
+protected:
+  ProductPtxTest() {
+    context.loadDialect<ForesightDialect>();
+    const Product &p = GetParam();
+    std::string x = formatv("tensor<1x{0}xf32>", p.columns);
+    std::string y = formatv("tensor<1x{0}xf32>", p.rows);
+    std::string w =
+        formatv("tensor<{0}x{1}x{2}>", p.rows, p.columns, p.element);
+    std::string b = formatv("tensor<{0}xf32>", p.rows);
+    std::string text = formatv(
+        "foresight.kernel @product(%x: {0}, %w: {1}, %b: {2}) {{\n", x, w, b);
+    if (p.isNormed)
+      text += formatv("%n = foresight.layer_norm %x epsilon = 1.0e-5 : {0} -> "
+                      "{0}\n",
+                      x);
+    text += formatv("%y = foresight.linear %{0}, %w bias(%b : {1}) : {2}, {3} "
+                    "-> {4}\nforesight.yield %y : {4}\n}",
+                    p.isNormed ? "n" : "x", b, x, w, y);
+    module = parseSourceString<ModuleOp>(text, &context);
+  }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+};
+
+TEST_P(ProductPtxTest, AssemblesWithoutSpills) {
+  ASSERT_TRUE(module);
+  for (int64_t capability : {80, 90}) {
+    SCOPED_TRACE(capability);
+    expectAssembles(*module, capability);
+  }
+}
+
+/// A block more would leave another multiprocessor with one less.
+TEST_P(ProductPtxTest, ExactlyThePlannedBlocksFitAMultiprocessor) {
+  ASSERT_TRUE(module);
+  GpuLaunch launch = launchOf(*module, 90);
+  EXPECT_LE(launch.sharedBytes, 227 * kKiB);
+  if (launch.blocksPerSm == 0)
+    return;
+  int64_t block = launch.sharedBytes + kKiB;
+  EXPECT_LE(launch.blocksPerSm * block, 228 * kKiB);
+  EXPECT_GT((launch.blocksPerSm + 1) * block, 228 * kKiB);
+}
+
+TEST_P(ProductPtxTest, FitsSmallerChipsWhereItsInputDoes) {
+  ASSERT_TRUE(module);
+  if (GetParam().columns * 4 <= 80 * kKiB)
+    EXPECT_LE(launchOf(*module, 80).sharedBytes, 99 * kKiB);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, ProductPtxTest,
+                         testing::Values(Product{384, 1536, "f16", true},
+                                         Product{1536, 384, "f16", false},
+                                         Product{100, 60, "f32", true},
+                                         Product{4096, 12288, "f16", true},
+                                         Product{16384, 4096, "f16", false},
+                                         Product{7168, 28672, "f16", true},
+                                         Product{28672, 7168, "bf16", false},
+                                         Product{9216, 50272, "f16", true},
+                                         Product{36864, 9216, "f16", false}),
+                         [](const auto &info) {
+                           return formatv("{0}_to_{1}_{2}", info.param.columns,
+                                          info.param.rows, info.param.element)
+                               .str();
+                         });
+
+struct Attention {
+  int64_t heads, headDim, capacity, blocks;
+  const char *element;
+};
+
+class DecodeAttentionPtxTest : public testing::TestWithParam<Attention> {
+protected:
+  DecodeAttentionPtxTest() {
+    context.loadDialect<ForesightDialect>();
+    const Attention &a = GetParam();
+    std::string row = formatv("tensor<1x{0}xf32>", a.heads * a.headDim);
+    std::string cache = formatv("!foresight.kv_cache<{0} x {1}, {2}, {3}>",
+                                a.heads, a.headDim, a.capacity, a.element);
+    module = parseSourceString<ModuleOp>(
+        formatv("foresight.kernel @attention(%q: {0}, %k: {0}, %v: {0}, %kv: "
+                "{1}, %p: tensor<1xi32>) {{\n%kv1 = foresight.kv_append %kv, "
+                "%k, %v at %p : {1}, {0}, tensor<1xi32>\n%a = "
+                "foresight.attention %q, %kv1 at %p scale = 0.125 : {0}, {1}, "
+                "tensor<1xi32> -> {0}\nforesight.yield %a, %kv1 : {0}, {1}\n}",
+                row, cache)
+            .str(),
+        &context);
+  }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+};
+
+TEST_P(DecodeAttentionPtxTest, AssemblesWithoutSpills) {
+  ASSERT_TRUE(module);
+  for (int64_t capability : {80, 90}) {
+    SCOPED_TRACE(capability);
+    expectAssembles(*module, capability);
+  }
+}
+
+TEST_P(DecodeAttentionPtxTest, SplitsWhatIsLong) {
+  ASSERT_TRUE(module);
+  EXPECT_EQ(launchOf(*module, 90).blocks, GetParam().heads * GetParam().blocks);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, DecodeAttentionPtxTest,
+                         testing::Values(Attention{6, 64, 512, 2, "f16"},
+                                         Attention{4, 16, 64, 1, "f32"},
+                                         Attention{5, 80, 2048, 8, "bf16"},
+                                         Attention{32, 128, 2048, 8, "f16"},
+                                         Attention{72, 128, 2048, 4, "f16"}),
+                         [](const auto &info) {
+                           return formatv("{0}_heads_of_{1}_{2}",
+                                          info.param.heads, info.param.headDim,
+                                          info.param.element)
+                               .str();
+                         });
+
+} // namespace
