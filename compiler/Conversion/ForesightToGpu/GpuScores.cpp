@@ -155,10 +155,14 @@ GpuScores::Values GpuScores::readRow(Value row, Place placeOf) {
   Values parts;
   for (int64_t i = 0; i * c.threads < chunks; ++i) {
     Value chunk = c.add(c.thread, i * c.threads);
-    Value safe = c.min(chunk, c.i64(chunks - 1));
-    Value x = c.loadAligned(c.vec(4), placeOf(c.mul(safe, 4)), 16);
-    Value isIn = c.splat(c.lessThan(chunk, c.i64(chunks)), 4);
-    parts.push_back(c.select(isIn, x, c.constant(c.vec(4), 0)));
+    auto load = [&] {
+      return c.loadAligned(c.vec(4), placeOf(c.mul(chunk, 4)), 16);
+    };
+    // What lies behind the row is another thread's.
+    bool isWhole = (i + 1) * c.threads <= chunks;
+    parts.push_back(isWhole ? load()
+                            : c.ifElse(c.lessThan(chunk, c.i64(chunks)), load,
+                                       c.constant(c.vec(4), 0)));
   }
   return parts;
 }
