@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <random>
+#include <sys/stat.h>
 
 using namespace foresight::test;
 
@@ -76,6 +77,15 @@ protected:
 
 TEST_F(BadModel, MissingFile) {
   refused({folder / "no.onnx"}, kBadInput, {"no.onnx", "no such file"});
+}
+
+TEST_F(BadModel, NotAFile) {
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  for (const std::string &path :
+       {folder / "pipe", std::string("/dev/null"), std::string("/dev/zero")}) {
+    SCOPED_TRACE(path);
+    refused({path}, kBadInput, {path, "regular file"});
+  }
 }
 
 TEST_F(BadModel, EmptyFile) {
@@ -323,6 +333,7 @@ TEST_F(BadModel, CommandLines) {
       {{"--shape=opt-125m", "--weights=random"}, "synthetic:"},
       {{"--shape=opt-9t", "--weights=synthetic:1"}, "opt-9t"},
       {{model, "--emit=everything"}, "bundle"},
+      {{model, "--dtype=f16", "--dtype=f32"}, "given twice"},
       {{model, "--profile"}, "needs a value"},
   };
   for (const auto &[arguments, part] : cases) {
@@ -333,6 +344,23 @@ TEST_F(BadModel, CommandLines) {
     command.insert(command.end(), arguments.begin(), arguments.end());
     expectError(run(command), "foresight-compile", kUsage, {part});
     EXPECT_EQ(outputs.names(), std::vector<std::string>());
+  }
+}
+
+/// A slip that would cost the model.
+TEST_F(BadModel, OutputThatIsRead) {
+  copyModel();
+  const std::string profile = folder / "profile.json";
+  writeFile(profile, readFile(source("test/fixtures/profile-two-layers.json")));
+  fs::create_symlink("model.onnx", folder / "link");
+  for (const char *name :
+       {"model.onnx", "link", kShard, "profile.json", "tokenizer.json"}) {
+    SCOPED_TRACE(name);
+    const std::string before = readFile(folder / name);
+    ProcessResult result = run({tool("foresight-compile"), onnx(), "-q",
+                                "--profile=" + profile, "-o", folder / name});
+    expectError(result, "foresight-compile", kUsage, {name, "which is read"});
+    EXPECT_TRUE(readFile(folder / name) == before);
   }
 }
 

@@ -9,8 +9,9 @@
 
 using namespace foresight;
 
-/// No dimension of a model is larger; products of two stay far from overflow.
-static constexpr int64_t kLargest = int64_t{1} << 28;
+/// Far beyond any model. With these all parameters can be counted without
+/// overflow, and a step of as many layers is built in seconds.
+static constexpr int64_t kLargest = int64_t{1} << 24, kMostLayers = 4096;
 
 /// Fails unless the config is of an OPT that writes text.
 static Status checkFamily(const JsonObject &object) {
@@ -73,7 +74,7 @@ Result<OptConfig> OptConfig::parse(const Json &json,
   FORESIGHT_TRY(config.embedSize,
                 readSize(object, "word_embed_proj_dim", config.hiddenSize));
   FORESIGHT_TRY(int64_t ffn, readSize(object, "ffn_dim", 3072));
-  if (config.layers > 100'000)
+  if (config.layers > kMostLayers)
     return makeError(ErrorCode::BadInput, source, ": \"num_hidden_layers\" is ",
                      config.layers, ", which cannot be right");
   if (config.hiddenSize % config.heads)

@@ -2,6 +2,7 @@
 
 #include "Compile.h"
 
+#include "Companions.h"
 #include "Register.h"
 
 #include "foresight/Conversion/ForesightToCpu/ForesightToCpu.h"
@@ -14,6 +15,7 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <unistd.h>
 
 using namespace foresight;
@@ -55,6 +57,26 @@ Status Compilation::run() {
   return error;
 }
 
+/// No file that is read may be written over: weights are read last, from the
+/// model itself.
+Status Compilation::checkOutput() {
+  std::set<std::string> inputs = {options.input, options.profile};
+  for (auto weight : module->getOps<WeightOp>())
+    if (auto source = dyn_cast<ExternalAttr>(weight.getSource()))
+      inputs.insert(source.getFile().str());
+  for (const char *name : {"tokenizer.json", "vocab.json", "merges.txt",
+                           "config.json", "generation_config.json"})
+    if (options.shape.empty())
+      inputs.insert(folderOf(options.input) + "/" + name);
+  for (const std::string &input : inputs) {
+    std::error_code failure;
+    if (fs::equivalent(input, options.output, failure))
+      return makeError(ErrorCode::Usage, "-o ", options.output, ": is ", input,
+                       ", which is read; name another file");
+  }
+  return {};
+}
+
 Status Compilation::runPhases() {
   if (options.check)
     return check();
@@ -70,6 +92,7 @@ Status Compilation::runPhases() {
     FORESIGHT_CHECK(AtomicFile::create(options.output));
   }
   FORESIGHT_CHECK(import());
+  FORESIGHT_CHECK(checkOutput());
   if (options.emit == Emit::Onnx)
     return emitText();
   FORESIGHT_CHECK(describeModel());

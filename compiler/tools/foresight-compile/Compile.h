@@ -40,6 +40,7 @@ private:
   enum class InputKind { Missing, Shape, Folder, Onnx, Mlir };
   InputKind kindOfInput() const;
   Status import();
+  Status checkOutput();
   Status importOnnxFile(const std::string &path);
   Status importMlir();
   Status raiseGraph();

@@ -37,6 +37,7 @@ an .mlir file of a raised or later phase.
                       the model allows)
   --target=TARGET     cpu: all variants, the runtime takes the best
                       cpu:x86-64-v3, cpu:x86-64-v4, cpu:native: one
+                      cuda:sm_90 and the like: NVIDIA GPUs of it and newer
   --emit=PHASE        onnx, foresight, scheduled, llvm: text
                       object: code of one variant
                       bundle: what `foresight` runs (default)
@@ -128,8 +129,9 @@ public:
         return usage(name + " needs a value");
       if (value.empty())
         return usage(name + " needs a value");
+      if (!given.emplace(name, value).second)
+        return usage(name + " is given twice");
       FORESIGHT_CHECK(set(name, value));
-      given.insert_or_assign(name, value);
     }
     if (!options.help && !options.version)
       FORESIGHT_CHECK(finish());

@@ -289,6 +289,35 @@ TEST_F(HuggingFaceTest, ConfigsThatContradictThemselvesAreErrors) {
   expectError(ErrorCode::BadInput, "\"num_attention_heads\" is 0");
   model.config["num_attention_heads"] = "two";
   expectError(ErrorCode::BadInput, "must be a whole number");
+  model.config["num_attention_heads"] = 2;
+  model.config["num_hidden_layers"] = 5000;
+  expectError(ErrorCode::BadInput, "\"num_hidden_layers\" is 5000");
+}
+
+/// As large as a config may say: counted without overflow, and soon.
+TEST_F(HuggingFaceTest, TheLargestConfigIsReadInSeconds) {
+  context.loadDialect<ForesightDialect>();
+  const int64_t largest = 1 << 24;
+  const Json config = {
+      {"num_hidden_layers", 4096}, {"hidden_size", largest},
+      {"num_attention_heads", 1},  {"ffn_dim", largest},
+      {"vocab_size", largest},     {"max_position_embeddings", largest}};
+  auto parsed = OptConfig::parse(config, "config.json");
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  ImportOptions options;
+  options.dtype = ElementType::F16;
+  auto source =
+      [&](const std::string &name,
+          llvm::ArrayRef<int64_t>) -> Result<std::optional<WeightSource>> {
+    mlir::Builder b(&context);
+    return std::optional<WeightSource>(
+        {SyntheticAttr::get(&context, 1, b.getF64FloatAttr(0),
+                            b.getF64FloatAttr(1)),
+         name});
+  };
+  auto module = buildOptStep(context, *parsed, options, source, {});
+  ASSERT_TRUE(module.ok()) << module.error().message;
+  EXPECT_GT(getModelFacts(**module)->parameters, int64_t{1} << 62);
 }
 
 TEST_F(HuggingFaceTest, PickledWeightsAreRefusedWithTheWayOut) {
