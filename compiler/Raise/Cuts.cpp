@@ -90,6 +90,14 @@ int Recogniser::reportUnknown(onnx::NodeOp node, State &state, Value value) {
                                                : state.leaves);
     if (!state.nearest.empty())
       diagnostic << "; nearest is " << state.nearest;
+    if (state.leaves.size() == 1 &&
+        leaves[state.leaves[0]].kind == Leaf::PartLeaf &&
+        worlds[0].tokens > 1 &&
+        state.tensors[0].count() ==
+            worlds[0].batch *
+                program.parts[leaves[state.leaves[0]].index].width)
+      diagnostic << "; it has one row a sequence, which is not that of the "
+                    "last token";
     if (maker != node)
       diagnostic.attachNote(node.getLoc())
           << onnx::describe(node) << " depends on it";
@@ -160,19 +168,24 @@ void Recogniser::visitLinear(onnx::NodeOp node, Matrix matrix, bool gemm) {
     linear.beta = vectors[vector];
   }
   std::vector<Tensor> tensors;
-  for (size_t w = 0; w < worlds.size(); ++w) {
-    const Tensor &input = states[x].tensors[w];
-    onnx::Shape shape = input.shape();
-    shape.back() = out;
-    tensors.push_back(Tensor::ofFloats(input.element(), shape,
+  for (auto [w, world] : llvm::enumerate(worlds)) {
+    onnx::Shape shape = {world.rows(), out};
+    tensors.push_back(Tensor::ofFloats(states[x].tensors[w].element(), shape,
                                        random.normals(onnx::countOf(shape))));
   }
   int index = addPart(std::move(linear), tensors);
   State &state = states[result];
   // An equal layer that was seen before keeps its data.
-  for (size_t w = 0; w < worlds.size(); ++w)
-    state.tensors.push_back(data[index].worlds[w].reshaped(tensors[w].shape()));
+  for (size_t w = 0; w < worlds.size(); ++w) {
+    onnx::Shape shape = states[x].tensors[w].shape();
+    shape.back() = out;
+    Tensor rows = data[index].worlds[w];
+    if (states[x].kept)
+      rows = lastRows(rows, w, states[x].kept);
+    state.tensors.push_back(rows.reshaped(shape));
+  }
   become(state, index);
+  state.kept = states[x].kept;
 }
 
 void Recogniser::visitEmbed(onnx::NodeOp node, Matrix matrix) {

@@ -88,6 +88,8 @@ void Recogniser::match(onnx::NodeOp node, State &state) {
     else if (inputs.roles[made.index] == Role::Past)
       pasts.push_back(made.index);
   }
+  if (parts.size() == 1 && scales.empty() && matchLastRows(state, parts[0]))
+    return;
   if (parts.empty() || parts.size() > 3 || widthOf(state) < 0)
     return;
   Location loc = node.getLoc();
@@ -104,6 +106,55 @@ void Recogniser::match(onnx::NodeOp node, State &state) {
 //===----------------------------------------------------------------------===//
 // One part
 //===----------------------------------------------------------------------===//
+
+/// The last `kept` rows of each sequence.
+Tensor Recogniser::lastRows(const Tensor &all, size_t w, int64_t kept) const {
+  const World &world = worlds[w];
+  kept = std::min(kept, world.tokens);
+  int64_t width = all.count() / world.rows();
+  std::vector<double> rows;
+  for (int64_t b = 0; b < world.batch; ++b) {
+    auto end = all.floats().begin() + (b + 1) * world.tokens * width;
+    rows.insert(rows.end(), end - kept * width, end);
+  }
+  return Tensor::ofFloats(all.element(), {world.batch, kept, width},
+                          std::move(rows));
+}
+
+/// Graphs that were made to generate compute the head for a sequence's last
+/// tokens alone, as a step here does.
+bool Recogniser::matchLastRows(State &state, int x) {
+  int64_t width = program.parts[x].width, kept = 0;
+  bool all = true;
+  for (auto [w, world] : llvm::enumerate(worlds)) {
+    const Tensor &tensor = state.tensors[w];
+    if (!tensor || !tensor.isFloat() || tensor.count() == 0 ||
+        tensor.count() % (world.batch * width) || data[x].worlds.empty())
+      return false;
+    kept = std::max(kept, tensor.count() / (world.batch * width));
+  }
+  for (auto [w, world] : llvm::enumerate(worlds)) {
+    const std::vector<double> &rows = state.tensors[w].floats();
+    int64_t here = std::min(kept, world.tokens);
+    all &= here == world.tokens;
+    if (static_cast<int64_t>(rows.size()) != world.batch * here * width)
+      return false;
+    Tensor expected = lastRows(data[x].worlds[w], w, kept);
+    for (int64_t row = 0; row < world.batch * here; ++row) {
+      int64_t b = row / here, t = world.tokens - here + row % here;
+      if (world.isReal(b * world.tokens + t) &&
+          !std::equal(rows.begin() + row * width,
+                      rows.begin() + (row + 1) * width,
+                      expected.floats().begin() + row * width))
+        return false;
+    }
+  }
+  if (all)
+    return false; // nothing was left out
+  become(state, x);
+  state.kept = kept;
+  return true;
+}
 
 static double activate(Activation kind, double x) {
   switch (kind) {

@@ -52,6 +52,8 @@ private:
     llvm::SmallVector<onnx::Tensor, 3> tensors;
     llvm::SmallVector<int, 8> leaves;
     int part = -1;
+    /// Rows of `part` that it holds: so many of each sequence's last; 0: all.
+    int64_t kept = 0;
     int vector = -1;
     Matrix matrix;
     /// The same whatever the graph is fed, but for its flag. What only happens
@@ -118,6 +120,9 @@ private:
 
   // Match.cpp: formulas on rows.
   void match(onnx::NodeOp node, State &state);
+  bool matchLastRows(State &state, int x);
+  onnx::Tensor lastRows(const onnx::Tensor &all, size_t world,
+                        int64_t kept) const;
   void matchOne(State &state, int x, mlir::Location loc);
   void matchVectors(State &state, int x, llvm::ArrayRef<int> vectors,
                     mlir::Location loc);

@@ -59,7 +59,8 @@ inline llvm::Error evaluationError(const llvm::Twine &message) {
 using Evaluated = llvm::Expected<Tensors>;
 inline Evaluated one(Tensor tensor) { return Tensors{std::move(tensor)}; }
 
-/// What an operator computes. `least` is how many inputs must be there.
+/// What an operator computes. `least` is how many inputs must be there. Tables
+/// have names as "Add" and, of other domains, "com.microsoft.FusedMatMul".
 struct Operator {
   Evaluated (*compute)(const NodeView &);
   size_t least;
@@ -70,6 +71,7 @@ void addElementwiseOperators(OperatorTable &table);
 void addReductionOperators(OperatorTable &table);
 void addShapeOperators(OperatorTable &table);
 void addIndexOperators(OperatorTable &table);
+void addAttentionOperators(OperatorTable &table);
 
 /// `axis` counted from the front; fails if it is outside.
 llvm::Expected<int64_t> normalizedAxis(int64_t axis, int64_t rank);

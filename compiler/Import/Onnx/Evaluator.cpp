@@ -21,9 +21,16 @@ static const OperatorTable &operators() {
     addReductionOperators(t);
     addShapeOperators(t);
     addIndexOperators(t);
+    addAttentionOperators(t);
     return t;
   }();
   return table;
+}
+
+static OperatorTable::const_iterator findOperator(NodeOp node) {
+  if (!node.getDomain())
+    return operators().find(node.getOpType());
+  return operators().find((*node.getDomain() + "." + node.getOpType()).str());
 }
 
 Expected<int64_t> foresight::onnx::normalizedAxis(int64_t axis, int64_t rank) {
@@ -70,14 +77,19 @@ Error Budget::charge(NodeOp node, ArrayRef<Tensor> inputs) {
     work += input ? input.count() : 0;
   }
   StringRef type = node.getOpType();
-  if ((type == "MatMul" || type == "Gemm") && inputs.size() >= 2 && inputs[1] &&
-      inputs[1].rank()) {
-    bool transposed = type == "Gemm" && inputs[1].rank() == 2 &&
-                      NodeView{node, inputs, 0}.integer("transB", 0) != 0;
+  bool product = type == "MatMul" || type == "Gemm" || type == "FusedMatMul";
+  if (product && inputs.size() >= 2 && inputs[1] && inputs[1].rank()) {
     const Shape &shape = inputs[1].shape();
+    bool transposed = shape.size() >= 2 &&
+                      NodeView{node, inputs, 0}.integer("transB", 0) != 0;
     // Each element of the left meets each column of the right.
-    work += times(most, transposed ? shape.front() : shape.back());
+    work += times(most, transposed ? shape[shape.size() - 2] : shape.back());
   }
+  if (type.ends_with("Attention"))
+    // Each element of a query meets at most each token of each input.
+    for (const Tensor &input : inputs)
+      if (input && input.rank() >= 2)
+        work += times(inputs[0].count(), input.dim(input.rank() - 2));
   work += most;
   if (work > kMostWork)
     return evaluationError(describe(node) +
@@ -136,9 +148,8 @@ Type foresight::onnx::typeOf(int64_t dataType, MLIRContext *context) {
 //===----------------------------------------------------------------------===//
 
 bool foresight::onnx::isSupported(NodeOp node) {
-  if (node.getDomain())
-    return false;
-  return node.getOpType() == "If" || operators().count(node.getOpType());
+  return (!node.getDomain() && node.getOpType() == "If") ||
+         findOperator(node) != operators().end();
 }
 
 Expected<Tensors>
@@ -146,8 +157,8 @@ foresight::onnx::evaluate(NodeOp node, ArrayRef<Tensor> inputs, int64_t opset) {
   auto fail = [&](const Twine &what) {
     return evaluationError(describe(node) + ": " + what);
   };
-  auto known = operators().find(node.getOpType());
-  if (node.getDomain() || known == operators().end())
+  auto known = findOperator(node);
+  if (known == operators().end())
     return fail("the operator is not supported");
   NodeView view{node, inputs, opset};
   for (size_t i = 0; i < known->second.least; ++i)

@@ -60,7 +60,6 @@ Status Compilation::import() {
   std::error_code error;
   const std::string &input = options.input;
   ImportOptions importOptions;
-  importOptions.allowLinks = options.allowLinks;
   switch (kindOfInput()) {
   case InputKind::Missing:
     return makeError(ErrorCode::BadInput, input,
@@ -115,10 +114,7 @@ Status Compilation::importMlir() {
 }
 
 Status Compilation::importOnnxFile(const std::string &path) {
-  OnnxImportOptions onnxOptions;
-  onnxOptions.allowLinks = options.allowLinks;
-  FailureOr<OwningOpRef<ModuleOp>> imported =
-      importOnnx(context, path, onnxOptions);
+  FailureOr<OwningOpRef<ModuleOp>> imported = importOnnx(context, path);
   if (failed(imported))
     return diagnostics.take(ErrorCode::BadInput, path + ": cannot be imported");
   module = std::move(*imported);

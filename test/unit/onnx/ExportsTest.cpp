@@ -8,26 +8,24 @@
 #include "foresight/Import/Onnx/Evaluator.h"
 #include "foresight/Import/Onnx/ImportOnnx.h"
 #include "foresight/Import/Opt/ModelFacts.h"
-#include "foresight/Interpreter/Interpreter.h"
 #include "foresight/Raise/Raise.h"
 #include "foresight/support/Json.h"
 #include "foresight/support/Safetensors.h"
 
+#include "Decoder.h"
 #include "TempFolder.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
-#include <numeric>
 #include <random>
 
 using namespace mlir;
 using namespace foresight;
-using interpreter::Data;
+using test::Decoder;
 
 namespace {
 
@@ -156,50 +154,6 @@ TEST_P(ExportsTest, GraphAsWrittenHeedsPadding) {
 //===----------------------------------------------------------------------===//
 // Raised
 //===----------------------------------------------------------------------===//
-
-/// Runs `@step` token by token, as decoding does.
-class Decoder {
-public:
-  explicit Decoder(ModuleOp module)
-      : step(interpreter::findEntry(module, "step")), run(module, weights) {
-    for (Type type : step.getArgumentTypes().drop_front(2)) {
-      auto cacheType = cast<KvCacheType>(type);
-      interpreter::KvCache cache{cacheType.getHeads(),
-                                 cacheType.getHeadDim(),
-                                 cacheType.getCapacity(),
-                                 {},
-                                 {}};
-      auto size =
-          static_cast<size_t>(cache.heads * cache.headDim * cache.capacity);
-      cache.keys.resize(size);
-      cache.values.resize(size);
-      caches.push_back(std::move(cache));
-    }
-  }
-
-  std::vector<double> next(ArrayRef<int64_t> tokens) {
-    std::vector<int32_t> ids(tokens.begin(), tokens.end()),
-        positions(tokens.size());
-    std::iota(positions.begin(), positions.end(), position);
-    position += static_cast<int32_t>(tokens.size());
-    SmallVector<Data> arguments = {interpreter::Ids{ids},
-                                   interpreter::Ids{positions}};
-    arguments.append(caches.begin(), caches.end());
-    auto results = run.run(step, arguments);
-    EXPECT_TRUE(succeeded(results));
-    if (failed(results))
-      return {};
-    caches.assign(results->begin() + 1, results->end());
-    return (*results)[0].getIf<interpreter::Matrix>()->data;
-  }
-
-private:
-  func::FuncOp step;
-  interpreter::Weights weights;
-  interpreter::Interpreter run;
-  SmallVector<Data> caches;
-  int32_t position = 0;
-};
 
 TEST_P(ExportsTest, RaisedStepGivesTheLogitsOfPyTorchTokenByToken) {
   ASSERT_TRUE(succeeded(raise(*module)));
