@@ -159,6 +159,8 @@ TEST_F(BadModel, ExternalDataOutsideOfTheFolder) {
     EXPECT_GT(replaceAll(bytes, kShard, "../model-0001-of-3.safetensors00"), 0);
   });
   refused({onnx()}, kBadInput, {"../model-0001-of-3.safetensors00"});
+  // That flag is for links: what a model file says is not to be trusted more.
+  refused({onnx(), "--allow-links"}, kBadInput, {"outside the model's folder"});
 }
 
 TEST_F(BadModel, ExternalDataOutsideOfTheFolderByAbsolutePath) {
@@ -174,7 +176,17 @@ TEST_F(BadModel, ExternalDataOutsideOfTheFolderByLink) {
   copyModel();
   fs::rename(folder / kShard, elsewhere / kShard);
   fs::create_symlink(elsewhere / kShard, folder / kShard);
-  refused({onnx()}, kBadInput, {kShard, "link"});
+  refused({onnx()}, kBadInput, {kShard, "link", "--allow-links"});
+  for (std::string input : {onnx(), folder.path().string()}) {
+    if (input != onnx())
+      fs::remove(onnx());
+    refused({input}, kBadInput, {kShard, "link", "--allow-links"});
+    ProcessResult allowed =
+        run({tool("foresight-compile"), input, "--allow-links",
+             "--emit=foresight", "-q", "-o", out()});
+    EXPECT_EQ(allowed.exitCode, 0) << allowed.errors;
+    fs::remove(out());
+  }
 }
 
 /// snapshots/REVISION/FILE links to blobs/HASH: what the hub's cache looks

@@ -57,9 +57,9 @@ struct GpuSparse {
 
 /// How the warps of a RowProduct take weights. See GpuRowProduct.cpp.
 struct GpuRing {
-  /// Warps that share a row; loads of a lane for one row that are copied
-  /// together, and how often for the warp's slice of a row.
-  int64_t split = 1, loads = 0, turns = 0;
+  /// Loads of a lane for one row that are copied together, and how often for a
+  /// row.
+  int64_t loads = 0, turns = 0;
   /// Copies of a warp that are under way.
   int64_t depth = 0;
   /// Offsets in shared memory.

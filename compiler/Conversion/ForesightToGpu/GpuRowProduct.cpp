@@ -1,13 +1,13 @@
 //===- GpuRowProduct.cpp - Products with rows of a weight matrix ----------===//
 //
-// A block owns neighbouring weight rows; a team of its warps takes them in turn
-// and each of its warps a slice of the columns. A warp copies weights to a ring
-// of its own in shared memory, without registers and without barriers: a lane
-// reads what it copied itself. The ring is filled before the kernel waits for
-// the one in front, and stays full while sums are made. Sums wait in shared
-// memory until the block's last row is done; then a thread finishes a row, so
-// that biases and residuals cost one access for all rows. x lies in shared
-// memory as planes of 16 bytes: neighbouring lanes read neighbouring words.
+// A block owns neighbouring weight rows, and its warps take them in turn. A
+// warp copies weights to a ring of its own in shared memory, without registers
+// and without barriers: a lane reads what it copied itself. The ring is filled
+// before the kernel waits for the one in front, and stays full while sums are
+// made. Sums wait in shared memory until the block's last row is done; then a
+// thread finishes a row, so that biases and residuals cost one access for all
+// rows. x lies in shared memory as planes of 16 bytes: neighbouring lanes read
+// neighbouring words.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ public:
       : frame(frame), c(frame.c), plan(frame.plan), ring(plan.ring),
         element(gpuElement(product(0).getWeight())),
         vectors(padRow(gpuColumns(product(0).getX())) / elementsOf16(element)),
-        placed(ring.split * ring.turns * ring.loads * kWarp),
+        placed(ring.turns * ring.loads * kWarp),
         planes(elementsOf16(element) / 4),
         rowBytes(gpuRowBytes(product(0).getWeight())),
         slotBytes(plan.rowsPerUnit * ring.loads * kWarp * 16) {}
@@ -66,8 +66,8 @@ private:
   Type element;
   /// 16-byte vectors of a row, and those that the warps' loads reach.
   int64_t vectors, placed, planes, rowBytes, slotBytes;
-  /// The block's units, and this warp's team and slice.
-  Value first, end, team, slice, slots;
+  /// The block's units, and the warp's ring.
+  Value first, end, slots;
 };
 
 /// Blocks differ by one unit at most.
@@ -78,25 +78,21 @@ void RowProductEmitter::findUnits() {
   };
   first = divide(c.mul(c.block, units()));
   end = divide(c.mul(c.add(c.block, 1), units()));
-  slice = c.rem(c.warp, ring.split);
-  team = c.div(c.warp, ring.split);
   slots = c.at(c.at(frame.shared, plan.ring.ringAt),
                c.mul(c.warp, ring.depth * slotBytes));
 }
 
 RowProductEmitter::Item RowProductEmitter::next(const Item &item) {
-  int64_t teams = c.warps() / ring.split;
   if (ring.turns == 1)
-    return {c.add(item.unit, teams), item.turn};
+    return {c.add(item.unit, c.warps()), item.turn};
   Value turn = c.add(item.turn, 1);
   Value isEnd = c.isEqual(turn, ring.turns);
-  return {c.add(item.unit, c.select(isEnd, c.i64(teams), c.i64(0))),
+  return {c.add(item.unit, c.select(isEnd, c.i64(c.warps()), c.i64(0))),
           c.select(isEnd, c.i64(0), turn)};
 }
 
 Value RowProductEmitter::firstVector(Value turn) {
-  Value ofSlice = c.mul(slice, ring.turns * ring.loads * kWarp);
-  return c.add(c.add(ofSlice, c.mul(turn, ring.loads * kWarp)), c.lane);
+  return c.add(c.mul(turn, ring.loads * kWarp), c.lane);
 }
 
 /// Asks for the weights of an item; past the block's rows there are none.
@@ -202,28 +198,21 @@ void RowProductEmitter::keepSums(Value unit, ArrayRef<Value> sums) {
   Values totals;
   for (int64_t r = 0; r < plan.rowsPerUnit; ++r)
     totals.push_back(c.warpSum(c.fadd(sums[2 * r], sums[2 * r + 1])));
-  Value place =
-      c.add(c.mul(c.sub(unit, first), plan.rowsPerUnit * ring.split), slice);
+  Value place = c.mul(c.sub(unit, first), plan.rowsPerUnit);
   Value memory = c.at(c.at(frame.shared, ring.sumsAt), c.mul(place, 4));
   c.ifThen(c.isEqual(c.lane, 0), [&] {
     for (auto [r, total] : llvm::enumerate(totals))
-      c.store(total, c.at(memory, int64_t(r) * ring.split * 4));
+      c.store(total, c.at(memory, int64_t(r) * 4));
   });
 }
 
-/// A thread finishes a row: the slices' sums in order, then what follows.
+/// A thread finishes a row: what follows its sum.
 void RowProductEmitter::finishRows() {
   c.barrier();
   Value rows = c.mul(c.sub(end, first), plan.rowsPerUnit);
   Value memory = c.at(frame.shared, ring.sumsAt);
   c.loop(c.thread, rows, c.threads, [&](Value index) {
-    Value sum;
-    for (int64_t s = 0; s < ring.split; ++s) {
-      Value part =
-          c.load(c.f32Type(),
-                 c.at(memory, c.add(c.mul(index, ring.split * 4), s * 4)));
-      sum = sum ? c.fadd(sum, part) : part;
-    }
+    Value sum = c.load(c.f32Type(), c.at(memory, c.mul(index, 4)));
     Value row = c.add(c.mul(first, plan.rowsPerUnit), index);
     for (const GpuProduct &p : plan.products) {
       LinearOp op = p.op;
@@ -261,7 +250,7 @@ void RowProductEmitter::finishRows() {
 
 void RowProductEmitter::emit() {
   findUnits();
-  Item item{c.add(first, team), c.i64(0)}, ahead = item;
+  Item item{c.add(first, c.warp), c.i64(0)}, ahead = item;
   for (int64_t i = 0; i < ring.depth; ++i) {
     request(ahead, c.at(slots, i * slotBytes));
     ahead = next(ahead);
@@ -271,9 +260,9 @@ void RowProductEmitter::emit() {
   c.letDependentsStart();
   stageX();
 
-  int64_t teams = c.warps() / ring.split;
+  int64_t warps = c.warps();
   Value count = c.mul(
-      c.max(c.i64(0), c.div(c.add(c.sub(end, item.unit), teams - 1), teams)),
+      c.max(c.i64(0), c.div(c.add(c.sub(end, item.unit), warps - 1), warps)),
       ring.turns);
   int64_t sumCount = 2 * plan.rowsPerUnit;
   Values carried{item.unit, item.turn, ahead.unit, ahead.turn, c.i64(0)};

@@ -33,7 +33,7 @@ namespace {
 /// asked for.
 class Checkpoint {
 public:
-  static Result<Checkpoint> open(const std::string &folder);
+  static Result<Checkpoint> open(const std::string &folder, bool anyLinks);
 
   /// The tensor of a canonical name, or null.
   const TensorInfo *find(const std::string &name) const;
@@ -79,10 +79,10 @@ static Error noWeights(const std::string &folder, const Error &why) {
   return why;
 }
 
-Result<Checkpoint> Checkpoint::open(const std::string &folder) {
+Result<Checkpoint> Checkpoint::open(const std::string &folder, bool anyLinks) {
   Checkpoint result;
   result.folder = folder;
-  auto file = Safetensors::openFolder(folder);
+  auto file = Safetensors::openFolder(folder, anyLinks);
   if (!file)
     return noWeights(folder, file.error());
   result.file = std::move(*file);
@@ -236,7 +236,8 @@ foresight::importHuggingFace(MLIRContext &context, const std::string &folder,
   FORESIGHT_TRY(Json json, readJsonFile(configPath));
   FORESIGHT_TRY(OptConfig config, OptConfig::parse(json, configPath));
   FORESIGHT_TRY(config.tokens, readTokenIds(folder));
-  FORESIGHT_TRY(Checkpoint checkpoint, Checkpoint::open(folder));
+  FORESIGHT_TRY(Checkpoint checkpoint,
+                Checkpoint::open(folder, options.allowLinks));
   FORESIGHT_CHECK(checkpoint.adjust(config));
 
   ImportOptions chosen = options;

@@ -38,7 +38,8 @@ static std::string hubBlobs(StringRef folder) {
   return {};
 }
 
-ExternalData::ExternalData(StringRef folder) : folder(folder) {}
+ExternalData::ExternalData(StringRef folder, bool anyLinks)
+    : folder(folder), anyLinks(anyLinks) {}
 
 Expected<std::string> ExternalData::contained(StringRef location,
                                               StringRef file) {
@@ -51,10 +52,13 @@ Expected<std::string> ExternalData::contained(StringRef location,
     return error("the folder '" + folder +
                  "' cannot be read: " + code.message());
   std::string blobs = hubBlobs(realFolder);
-  if (isUnder(real, realFolder) || (!blobs.empty() && isUnder(real, blobs)))
+  if (anyLinks || isUnder(real, realFolder) ||
+      (!blobs.empty() && isUnder(real, blobs)))
     return std::string(real);
-  return error("its data file '" + location + "' is a link to '" + real +
-               "', outside the model's folder; copy the file beside the model");
+  return error(
+      "its data file '" + location + "' is a link to '" + real +
+      "', outside the model's folder; copy the file beside the model, or say "
+      "--allow-links if you trust where the model is from");
 }
 
 Expected<ExternalData::File *> ExternalData::open(StringRef location) {

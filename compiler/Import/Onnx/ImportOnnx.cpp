@@ -57,10 +57,10 @@ struct Call {
 class Importer {
 public:
   Importer(MLIRContext &context, StringRef path, StringRef file,
-           StringRef folder)
+           StringRef folder, bool anyLinks)
       : builder(&context), context(context), path(path),
         fileLoc(FileLineColLoc::get(&context, path, 0, 0)),
-        tensors(context, path, file, folder) {}
+        tensors(context, path, file, folder, anyLinks) {}
 
   FailureOr<OwningOpRef<ModuleOp>> run(const proto::ModelProto &model);
 
@@ -514,5 +514,5 @@ foresight::importOnnx(MLIRContext &context, StringRef path,
   StringRef folder = options.externalDataDir.empty()
                          ? llvm::sys::path::parent_path(path)
                          : StringRef(options.externalDataDir);
-  return Importer(context, path, bytes, folder).run(*model);
+  return Importer(context, path, bytes, folder, options.allowLinks).run(*model);
 }

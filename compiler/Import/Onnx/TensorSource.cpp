@@ -33,8 +33,8 @@ static DenseElementsAttr fromBytes(RankedTensorType type, ArrayRef<char> raw) {
 }
 
 TensorSource::TensorSource(MLIRContext &context, StringRef path,
-                           StringRef bytes, StringRef folder)
-    : builder(&context), path(path), bytes(bytes), external(folder) {}
+                           StringRef bytes, StringRef folder, bool anyLinks)
+    : builder(&context), path(path), bytes(bytes), external(folder, anyLinks) {}
 
 InFlightDiagnostic TensorSource::fail(StringRef name) {
   Location loc = FileLineColLoc::get(builder.getContext(), path, 0, 0);

@@ -18,7 +18,7 @@ class TensorSource {
 public:
   /// `bytes` is the mapped model file `path`; `folder` has the data files.
   TensorSource(mlir::MLIRContext &context, llvm::StringRef path,
-               llvm::StringRef bytes, llvm::StringRef folder);
+               llvm::StringRef bytes, llvm::StringRef folder, bool anyLinks);
 
   /// The type and source of `tensor`. Reports an error with `name`.
   mlir::FailureOr<std::pair<mlir::RankedTensorType, mlir::Attribute>>

@@ -180,7 +180,7 @@ static void adviseOnExport(onnx::GraphOp graph) {
 // Hugging Face folders
 //===----------------------------------------------------------------------===//
 
-static void checkFolder(const std::string &folder) {
+static void checkFolder(const std::string &folder, bool anyLinks) {
   tell("folder", "Hugging Face, config.json and safetensors");
   const std::string path = folder + "/config.json";
   std::error_code ignored;
@@ -197,7 +197,7 @@ static void checkFolder(const std::string &folder) {
           names && !names->empty())
         tell("config", names->front());
     }
-  auto weights = Safetensors::openFolder(folder);
+  auto weights = Safetensors::openFolder(folder, anyLinks);
   if (!weights)
     return;
   uint64_t bytes = 0;
@@ -305,7 +305,7 @@ Status Compilation::check() {
   tell("input", options.inputName());
   InputKind kind = kindOfInput();
   if (kind == InputKind::Folder)
-    checkFolder(options.input);
+    checkFolder(options.input, options.allowLinks);
   Status status = import();
   if (status.ok()) {
     auto facts = getModelFacts(*module);

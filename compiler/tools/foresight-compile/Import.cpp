@@ -60,6 +60,7 @@ Status Compilation::import() {
   std::error_code error;
   const std::string &input = options.input;
   ImportOptions importOptions;
+  importOptions.allowLinks = options.allowLinks;
   switch (kindOfInput()) {
   case InputKind::Missing:
     return makeError(ErrorCode::BadInput, input,
@@ -114,7 +115,10 @@ Status Compilation::importMlir() {
 }
 
 Status Compilation::importOnnxFile(const std::string &path) {
-  FailureOr<OwningOpRef<ModuleOp>> imported = importOnnx(context, path);
+  OnnxImportOptions onnxOptions;
+  onnxOptions.allowLinks = options.allowLinks;
+  FailureOr<OwningOpRef<ModuleOp>> imported =
+      importOnnx(context, path, onnxOptions);
   if (failed(imported))
     return diagnostics.take(ErrorCode::BadInput, path + ": cannot be imported");
   module = std::move(*imported);

@@ -43,6 +43,8 @@ an .mlir file of a raised or later phase.
                       bundle: what `foresight` runs (default)
                       exe: one executable of runtime and bundle
   --dump=DIR          also write every phase, and the IR after each pass, to DIR
+  --allow-links       follow links of weight files that lead out of the model's
+                      folder
   --check             say what the model is, what was recognised, and, where it
                       cannot be compiled, why and what to change; no output
   --verify=FILE       run the bundle on the sequences of a safetensors file and
@@ -140,6 +142,8 @@ public:
 
 private:
   bool *flagOf(const std::string &name) {
+    if (name == "--allow-links")
+      return &options.allowLinks;
     if (name == "--check")
       return &options.check;
     if (name == "--explain")

@@ -37,8 +37,9 @@ struct CompileOptions {
   std::vector<CpuVariant> variants; ///< for a CPU
   std::optional<CudaVariant> cuda;  ///< for a GPU
 
-  std::string dump;   ///< a folder for every phase
-  bool check = false; ///< say what the model is, and no more
+  std::string dump;        ///< a folder for every phase
+  bool allowLinks = false; ///< weight files may lie anywhere
+  bool check = false;      ///< say what the model is, and no more
   bool explain = false;
   bool quiet = false;
   bool help = false;

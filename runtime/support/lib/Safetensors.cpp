@@ -162,9 +162,10 @@ static Status checkInside(const std::filesystem::path &folder,
   if (snapshots.filename() == "snapshots" &&
       isUnder(snapshots.parent_path() / "blobs"))
     return {};
-  return makeError(ErrorCode::BadInput, file.string(), ": is a link to ",
-                   realFile.string(),
-                   ", outside the model's folder; copy the file into it");
+  return makeError(
+      ErrorCode::BadInput, file.string(), ": is a link to ", realFile.string(),
+      ", outside the model's folder; copy the file into it, or say "
+      "--allow-links if you trust where the model is from");
 }
 
 Result<Safetensors> Safetensors::openFile(const std::string &path) {
@@ -174,7 +175,8 @@ Result<Safetensors> Safetensors::openFile(const std::string &path) {
   return set;
 }
 
-Result<Safetensors> Safetensors::openIndex(const std::string &path) {
+Result<Safetensors> Safetensors::openIndex(const std::string &path,
+                                           bool anyLinks) {
   FORESIGHT_TRY(Json index, readJsonFile(path));
   FORESIGHT_TRY(const Json *map, readObject({index, path}, "weight_map"));
   const std::filesystem::path folder =
@@ -197,7 +199,8 @@ Result<Safetensors> Safetensors::openIndex(const std::string &path) {
     shards.insert(shard);
   }
   for (const std::string &shard : shards) {
-    FORESIGHT_CHECK(checkInside(folder, folder / shard));
+    if (!anyLinks)
+      FORESIGHT_CHECK(checkInside(folder, folder / shard));
     FORESIGHT_CHECK(set.add((folder / shard).string()));
   }
   for (const auto &[name, value] : map->items()) {
@@ -215,16 +218,19 @@ Result<Safetensors> Safetensors::openIndex(const std::string &path) {
   return set;
 }
 
-Result<Safetensors> Safetensors::openFolder(const std::string &folder) {
+Result<Safetensors> Safetensors::openFolder(const std::string &folder,
+                                            bool anyLinks) {
   namespace fs = std::filesystem;
   std::error_code failure;
   if (!fs::is_directory(folder, failure))
     return makeError(ErrorCode::BadInput, folder, ": is not a folder");
   const fs::path base(folder);
   if (fs::exists(base / "model.safetensors.index.json", failure))
-    return openIndex((base / "model.safetensors.index.json").string());
+    return openIndex((base / "model.safetensors.index.json").string(),
+                     anyLinks);
   if (fs::exists(base / "model.safetensors", failure)) {
-    FORESIGHT_CHECK(checkInside(base, base / "model.safetensors"));
+    if (!anyLinks)
+      FORESIGHT_CHECK(checkInside(base, base / "model.safetensors"));
     return openFile((base / "model.safetensors").string());
   }
 
@@ -237,7 +243,8 @@ Result<Safetensors> Safetensors::openFolder(const std::string &folder) {
     return makeError(ErrorCode::BadInput, folder,
                      ": cannot be listed: ", failure.message());
   if (found.size() == 1) {
-    FORESIGHT_CHECK(checkInside(base, found.front()));
+    if (!anyLinks)
+      FORESIGHT_CHECK(checkInside(base, found.front()));
     return openFile(found.front());
   }
   if (found.empty())

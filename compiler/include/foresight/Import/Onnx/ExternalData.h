@@ -29,7 +29,8 @@ class ExternalData {
 public:
   /// `folder` is where locations are relative to: the folder of the path that
   /// names the model, not of what that path may link to.
-  explicit ExternalData(llvm::StringRef folder);
+  /// `anyLinks`: links may lead out of it.
+  explicit ExternalData(llvm::StringRef folder, bool anyLinks = false);
 
   /// Checks that `bytes` at `offset` of `location` are there and may be read.
   /// `length` is what the file says, or -1 if it says nothing. Remembers the
@@ -53,6 +54,7 @@ private:
                                         llvm::StringRef path);
 
   std::string folder;
+  bool anyLinks;
   llvm::StringMap<File *> byLocation;
   llvm::StringMap<File> files; ///< by real path
 };

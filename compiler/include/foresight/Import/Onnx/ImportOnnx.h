@@ -18,6 +18,8 @@ namespace foresight {
 struct OnnxImportOptions {
   /// Where to look for external data; empty: the model's own folder.
   std::string externalDataDir;
+  /// Follow links of data files that lead out of that folder.
+  bool allowLinks = false;
 };
 
 /// Imports `path`. Reports every problem as a diagnostic that names the file

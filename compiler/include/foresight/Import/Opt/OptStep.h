@@ -52,6 +52,8 @@ struct ImportOptions {
   /// Tokens that a KV cache has room for; 0: as many as the model has
   /// positions.
   int64_t maxSeq = 0;
+  /// Follow links of weight files that lead out of the model's folder.
+  bool allowLinks = false;
 };
 
 /// A tensor that a front end has found or made.

@@ -37,10 +37,13 @@ public:
   static Result<Safetensors> openFile(const std::string &path);
   /// Opens the shards of a `*.safetensors.index.json`. The index and the shards
   /// must name the same tensors.
-  static Result<Safetensors> openIndex(const std::string &path);
+  static Result<Safetensors> openIndex(const std::string &path,
+                                       bool anyLinks = false);
   /// Opens `model.safetensors.index.json` or `model.safetensors` of a folder,
   /// or its only `*.safetensors` file.
-  static Result<Safetensors> openFolder(const std::string &folder);
+  /// `anyLinks`: files may be links to elsewhere than a hub cache's blobs.
+  static Result<Safetensors> openFolder(const std::string &folder,
+                                        bool anyLinks = false);
 
   const std::map<std::string, TensorInfo> &tensors() const { return byName; }
   const TensorInfo *find(const std::string &name) const;
