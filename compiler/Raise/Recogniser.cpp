@@ -105,6 +105,7 @@ LogicalResult Recogniser::prepare() {
     State state;
     state.fixed = inputs.roles[index] == Role::Flag;
     std::vector<Tensor> perWorld;
+    perWorld.reserve(worlds.size());
     for (const World &world : worlds)
       perWorld.push_back(
           makeInput(graph, inputs, index, options.usePast, world, random));

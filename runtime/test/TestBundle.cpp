@@ -49,11 +49,12 @@ std::string BundleImage::bytes() const {
               (sections.size() + 1) * sizeof(bundle::SectionEntry));
   const auto add = [&](SectionKind kind, const std::string &name,
                        const std::string &data) {
-    bundle::SectionEntry entry{};
-    entry.kind = kind;
-    entry.offset = frame + body.size();
-    entry.bytes = data.size();
-    entry.firstChecksum = sums.size() / 8;
+    bundle::SectionEntry entry{.kind = kind,
+                               .reserved = 0,
+                               .offset = frame + body.size(),
+                               .bytes = data.size(),
+                               .firstChecksum = sums.size() / 8,
+                               .name = {}};
     std::memcpy(entry.name, name.data(),
                 std::min(name.size(), sizeof(entry.name) - 1));
     table.push_back(entry);
@@ -159,8 +160,8 @@ TestModel::TestModel() {
       kernel("head", false, ""),     kernel("", false, "gemm"),
       kernel("mix_dense", false, "")};
 
-  const auto stage = [](const std::string &name, int64_t kernel, Json args,
-                        int64_t units, Json more) {
+  const auto stage = [](const std::string &name, int64_t kernel,
+                        const Json &args, int64_t units, const Json &more) {
     Json json{{"name", name},
               {"role", "other"},
               {"layer", -1},

@@ -138,8 +138,8 @@ TEST_F(BadModel, OverlappingExternalData) {
     ASSERT_NE(first, std::string::npos);
     for (size_t at = first;
          (at = bytes.find(key, at + 1)) != std::string::npos;) {
-      unsigned length = bytes[at + key.size()];
-      if (length != static_cast<unsigned char>(bytes[first + key.size()]))
+      const auto length = static_cast<uint8_t>(bytes[at + key.size()]);
+      if (length != static_cast<uint8_t>(bytes[first + key.size()]))
         continue;
       std::string other = bytes.substr(at + key.size() + 1, length);
       std::string moved = std::to_string(std::stoll(other) + 2);
@@ -226,7 +226,7 @@ TEST_F(BadModel, NanWeight) {
     bytes[at] = 0x01;
     bytes[at + 1] = 0x7e;
   });
-  for (std::string input : {onnx(), folder.path().string()})
+  for (const std::string &input : {onnx(), folder.path().string()})
     refused({input, "--sparsity=none"}, kBadInput, {"weight", "NaN"});
 }
 

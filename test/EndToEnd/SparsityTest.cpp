@@ -73,7 +73,7 @@ TEST(Exact, LogitsAreBitForBitThoseOfDense) {
       {"\n", 310},
   };
   int64_t compared = 0;
-  for (auto [text, count] : prompts) {
+  for (const auto &[text, count] : prompts) {
     SCOPED_TRACE(text);
     std::vector<int32_t> ids = tokens(text);
     ASSERT_TRUE(dense.session().reset().ok());

@@ -72,7 +72,7 @@ protected:
 };
 
 TEST_P(Gpu, DecodingGivesTheLogitsOfPyTorch) {
-  for (auto [prompt, greedy] : prompts()) {
+  for (const auto &[prompt, greedy] : prompts()) {
     SCOPED_TRACE(prompt);
     expectLogits(model, expected.ids(prompt + "input_ids"),
                  expected.floats(prompt + "logits"), tolerance());
@@ -80,7 +80,7 @@ TEST_P(Gpu, DecodingGivesTheLogitsOfPyTorch) {
 }
 
 TEST_P(Gpu, PromptProcessingGivesTheLogitsOfPyTorch) {
-  for (auto [prompt, greedy] : prompts()) {
+  for (const auto &[prompt, greedy] : prompts()) {
     SCOPED_TRACE(prompt);
     std::vector<float> logits = expected.floats(prompt + "logits");
     ASSERT_TRUE(model.session().reset().ok());
@@ -96,7 +96,7 @@ TEST_P(Gpu, PromptProcessingGivesTheLogitsOfPyTorch) {
 }
 
 TEST_P(Gpu, GreedyTokensAreThoseOfPyTorch) {
-  for (auto [prompt, greedy] : prompts()) {
+  for (const auto &[prompt, greedy] : prompts()) {
     SCOPED_TRACE(prompt);
     std::vector<int32_t> ids = expected.ids(prompt + "input_ids");
     std::vector<int32_t> all = expected.ids(greedy);

@@ -265,6 +265,7 @@ void Writer::orderBlocks() {
 
 void Writer::thin(size_t count) {
   std::vector<uint64_t> kept;
+  kept.reserve(count);
   for (size_t i = 0; i < count; ++i)
     kept.push_back(order[(2 * i + 1) * order.size() / (2 * count)]);
   order = std::move(kept);

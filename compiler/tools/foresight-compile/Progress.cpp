@@ -3,6 +3,7 @@
 #include "Progress.h"
 
 #include <cstdio>
+#include <fstream>
 #include <unistd.h>
 
 using namespace foresight;
@@ -21,14 +22,12 @@ std::string foresight::bytesText(uint64_t bytes) {
 /// Resident pages that are not of files: the kernel keeps a peak only of both
 /// together.
 static uint64_t anonymousBytes() {
-  FILE *file = fopen("/proc/self/statm", "r");
-  if (!file)
-    return 0;
-  unsigned long size = 0, resident = 0, shared = 0;
-  int count = fscanf(file, "%lu %lu %lu", &size, &resident, &shared);
-  fclose(file);
+  std::ifstream file("/proc/self/statm");
+  uint64_t size = 0, resident = 0, shared = 0;
   static const long page = sysconf(_SC_PAGESIZE);
-  return count == 3 && resident > shared ? (resident - shared) * page : 0;
+  return file >> size >> resident >> shared && resident > shared
+             ? (resident - shared) * page
+             : 0;
 }
 
 Progress::Progress(bool quiet)

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -61,6 +63,16 @@ double secondsOf(const Engine &engine, const Product &product, int64_t tokens,
       .count();
 }
 
+/// 0 if `text` is no number.
+int64_t count(std::string_view text) {
+  int32_t value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : 0;
+}
+
+constexpr int kPasses = 9;
+
 void measure(const Engine &engine, const Shape &shape, WeightType type,
              int64_t tokens, int threads) {
   const int64_t elements = shape.n * shape.k;
@@ -91,10 +103,12 @@ void measure(const Engine &engine, const Shape &shape, WeightType type,
   product.y = y.data();
   product.yStride = shape.n;
   std::vector<Memory> scratch;
+  scratch.reserve(static_cast<size_t>(threads));
   for (int i = 0; i < threads; ++i)
     scratch.push_back(allocate(engine.scratchBytes(product, tokens)));
   std::vector<double> seconds;
-  for (int pass = 0; pass < 9; ++pass) {
+  seconds.reserve(kPasses);
+  for (int pass = 0; pass < kPasses; ++pass) {
     product.weight =
         static_cast<char *>(weights.get()) + (pass % copies) * elements * width;
     seconds.push_back(secondsOf(engine, product, tokens, threads, scratch));
@@ -115,10 +129,9 @@ void measure(const Engine &engine, const Shape &shape, WeightType type,
 } // namespace
 
 int main(int argc, char **argv) {
-  const int64_t tokens = argc > 1 ? std::atoll(argv[1]) : 128;
-  const int threads =
-      argc > 2 ? std::atoi(argv[2])
-               : static_cast<int>(std::thread::hardware_concurrency());
+  const int64_t tokens = argc > 1 ? count(argv[1]) : 128;
+  const int threads = static_cast<int>(
+      argc > 2 ? count(argv[2]) : std::thread::hardware_concurrency());
   if (tokens < 1 || threads < 1) {
     std::fprintf(stderr, "usage: gemm-bench [tokens [threads]]\n");
     return 2;

@@ -95,7 +95,8 @@ TEST_P(SparsePtxTest, AssemblesWithoutSpills) {
   ASSERT_TRUE(succeeded(variant)) << error;
   ASSERT_TRUE(succeeded(emitPtx(*code, *variant, ptx)));
   std::string quantise = str("foresight_quantise_%s_%d(", c.element, c.bits);
-  for (std::string entry : {std::string("fc1("), std::string("fc2("), quantise})
+  for (const std::string &entry :
+       {std::string("fc1("), std::string("fc2("), quantise})
     EXPECT_NE(ptx.find(".entry " + entry), std::string::npos) << entry;
   // Integer products, and copies that need no registers.
   EXPECT_NE(ptx.find("dp4a.u32.s32"), std::string::npos);

@@ -62,7 +62,7 @@ TEST_F(ExternalDataTest, MissingFileIsNamed) {
 }
 
 TEST_F(ExternalDataTest, LocationsThatLeaveTheFolderAreRefused) {
-  for (std::string location :
+  for (const std::string &location :
        {std::string("../w.bin"), std::string("a/../../w.bin"),
         std::string("/etc/passwd"), folder / "w.bin"})
     EXPECT_NE(resolve(location, 0, 1).find("outside the model's folder"),
