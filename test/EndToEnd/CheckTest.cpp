@@ -103,7 +103,14 @@ TEST(Check, WarnsOfATokenizerThatCannotBeUsed) {
   writeFile(folder / "tokenizer.json", "{");
   ProcessResult result = check(folder / "model.onnx");
   EXPECT_EQ(result.exitCode, 3);
-  expectParts(result.output, {"tokenizer   cannot be used: "});
+  expectParts(result.output,
+              {"tokenizer   cannot be used: ", "cannot be compiled"});
+  writeFile(folder / "tokenizer.json", R"({"model": {"type": "Unigram"}})");
+  result = check(folder / "model.onnx");
+  EXPECT_EQ(result.exitCode, 0) << result.errors;
+  EXPECT_EQ(result.errors, "");
+  expectParts(result.output,
+              {"tokenizer   not used: ", "token ids only", "can be compiled"});
 }
 
 } // namespace

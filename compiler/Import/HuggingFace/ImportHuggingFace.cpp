@@ -46,6 +46,7 @@ public:
                                            const std::string &name,
                                            ArrayRef<int64_t> shape,
                                            const OptConfig &config);
+  void warnOfOtherHead(MLIRContext &context, const TensorInfo &head) const;
   /// Fails if the folder has parameters that the model would ignore.
   Status checkAllTaken() const;
 
@@ -196,6 +197,8 @@ Result<std::optional<WeightSource>> Checkpoint::take(MLIRContext &context,
         "' has shape ", shapeText(tensor->shape), " but config.json asks for ",
         shapeText(std::vector<int64_t>(shape.begin(), shape.end())));
   taken.insert(stored);
+  if (name == "lm_head.weight" && config.tiedHead)
+    warnOfOtherHead(context, *tensor);
   WeightSource source;
   source.name = stored;
   source.source = ExternalAttr::get(
@@ -203,6 +206,23 @@ Result<std::optional<WeightSource>> Checkpoint::take(MLIRContext &context,
       static_cast<int64_t>(tensor->bytes), elementType(context, tensor->type),
       /*transposed=*/false);
   return std::optional<WeightSource>(std::move(source));
+}
+
+/// A checkpoint with a head where config.json ties it to the embedding: the
+/// two can differ, and then versions of transformers do.
+void Checkpoint::warnOfOtherHead(MLIRContext &context,
+                                 const TensorInfo &head) const {
+  const TensorInfo *embedding = find("embed_tokens.weight");
+  if (!embedding ||
+      (embedding->type == head.type && embedding->bytes == head.bytes &&
+       std::equal(head.data(), head.data() + head.bytes, embedding->data())))
+    return;
+  emitWarning(FileLineColLoc::get(&context, folder, 0, 0))
+      << folder << "/config.json: tie_word_embeddings is true but tensor '"
+      << this->head << "' differs from '" << nameInFile("embed_tokens.weight")
+      << "'; the head is compiled as it is stored, as transformers 5 loads "
+         "it, while older versions tie the two; say false there to confirm "
+         "it, or remove the tensor to tie them";
 }
 
 Status Checkpoint::checkAllTaken() const {

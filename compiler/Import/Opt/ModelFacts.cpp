@@ -114,7 +114,9 @@ static Status overlayTokenIds(const Json &json, const std::string &source,
   if (auto found = json.find("eos_token_id");
       found != json.end() && found->is_array()) {
     FORESIGHT_TRY(ids.eos, read<std::vector<int64_t>>(object, "eos_token_id"));
-  } else if (found != json.end() && !found->is_null()) {
+  } else if (found != json.end() && found->is_null()) {
+    ids.eos.clear(); // said to have no end, which is not leaving it out
+  } else if (found != json.end()) {
     FORESIGHT_TRY(int64_t eos, read<int64_t>(object, "eos_token_id"));
     ids.eos = {eos};
   }

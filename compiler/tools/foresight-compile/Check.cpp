@@ -284,21 +284,26 @@ void Compilation::checkStep(const ModelFacts &facts) {
                      std::to_string(facts.padTokenId));
 }
 
-static void checkTokenizer(const std::string &folder) {
-  auto text = readTokenizer(folder);
-  if (!text)
-    return tell("tokenizer", "cannot be used: " + text.error().message);
-  if (text->empty())
-    return tell("tokenizer",
-                "none beside the model (tokenizer.json, or vocab.json and "
-                "merges.txt): the bundle takes and gives token ids only");
+static Status checkTokenizer(const std::string &folder) {
+  auto found = readTokenizer(folder);
+  if (!found) {
+    tell("tokenizer", "cannot be used: " + found.error().message);
+    return std::move(found).error();
+  }
   std::error_code ignored;
   bool whole = fs::exists(folder + "/tokenizer.json", ignored);
-  auto tokenizer = text::Tokenizer::fromJson(*text, folder);
-  tell("tokenizer",
-       std::string(whole ? "tokenizer.json" : "vocab.json and merges.txt") +
-           (tokenizer ? ", ids below " + std::to_string(tokenizer->idLimit())
-                      : ""));
+  if (!found->json.empty())
+    tell("tokenizer",
+         std::string(whole ? "tokenizer.json" : "vocab.json and merges.txt") +
+             ", ids below " + std::to_string(found->ids));
+  else
+    tell("tokenizer",
+         (found->unusable.empty()
+              ? "none beside the model (tokenizer.json, or vocab.json and "
+                "merges.txt)"
+              : "not used: " + found->unusable) +
+             ": the bundle takes and gives token ids only");
+  return {};
 }
 
 Status Compilation::check() {
@@ -313,8 +318,11 @@ Status Compilation::check() {
       return std::move(facts).error();
     checkStep(*facts);
   }
-  if (kind == InputKind::Folder || kind == InputKind::Onnx)
-    checkTokenizer(folderOf(options.input));
+  if (kind == InputKind::Folder || kind == InputKind::Onnx) {
+    Status usable = checkTokenizer(folderOf(options.input));
+    if (status.ok())
+      status = std::move(usable);
+  }
   if (status.ok()) {
     tell("result", "can be compiled");
     return {};

@@ -4,14 +4,22 @@
 
 #include "foresight/support/Result.h"
 
+#include <cstdint>
 #include <string>
 
 namespace foresight {
 
-/// The text of a tokenizer.json for the model in `folder`: that file, or one
-/// made of vocab.json and merges.txt; empty if there is neither. A tokenizer
-/// that the runtime cannot use is an error now, not when the bundle is run.
-Result<std::string> readTokenizer(const std::string &folder);
+/// What the files beside a model say of its tokenizer.
+struct Companion {
+  std::string json;     ///< a tokenizer.json, if there is one that can be used
+  std::string unusable; ///< otherwise why not; empty if there is none
+  int64_t ids = 0;      ///< one more than the largest id
+};
+
+/// Reads tokenizer.json, or vocab.json and merges.txt, of `folder`. A damaged
+/// file is an error now, not when the bundle is run; a tokenizer of a kind that
+/// the runtime does not have is none.
+Result<Companion> readTokenizer(const std::string &folder);
 
 /// The folder that `path` lies in, or `path` itself if it is one.
 std::string folderOf(const std::string &path);

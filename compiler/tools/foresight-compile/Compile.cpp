@@ -38,7 +38,7 @@ Compilation::Compilation(const CompileOptions &options, std::string program)
     : options(options), program(std::move(program)),
       progress(options.quiet || options.check),
       context(dialects(), threadingFor(options)),
-      diagnostics(context, options.explain) {
+      diagnostics(context, progress, options.explain) {
   context.loadAllAvailableDialects();
 }
 
@@ -99,6 +99,8 @@ Status Compilation::runPhases() {
   FORESIGHT_CHECK(dumpModule("foresight"));
   if (options.emit == Emit::Foresight)
     return emitText();
+  if (options.emit >= Emit::Bundle)
+    FORESIGHT_CHECK(importTokenizer());
   FORESIGHT_CHECK(schedule());
   FORESIGHT_CHECK(dumpModule("scheduled"));
   if (options.emit == Emit::Scheduled)
@@ -169,9 +171,9 @@ Status Compilation::chooseProfile() {
   }
   if (rules[LayerProfile::Rule::Dense] ==
       static_cast<int64_t>(derived.profile.layers.size())) {
-    printWarning(options.inputName() +
-                 ": no layer can be made sparse, so the bundle is dense; only "
-                 "ReLU has neurons that are exactly zero");
+    progress.warn(options.inputName() +
+                  ": no layer can be made sparse, so the bundle is dense; only "
+                  "ReLU has neurons that are exactly zero");
     return {};
   }
   std::string text;
@@ -210,7 +212,7 @@ void Compilation::explainProfile(const DerivedProfile &derived) {
                 percent(estimate.kept) + " kept";
       }
     }
-    progress.note(line + after);
+    progress.explain(line + after);
   }
 }
 
@@ -236,8 +238,12 @@ Status Compilation::schedule() {
   }
   progress.phase("schedule", "stages for " + options.target);
   FORESIGHT_CHECK(runPipeline("schedule", buildSchedulePipeline, pipeline));
-  if (options.explain)
-    explainSchedule(*module, llvm::errs());
+  if (options.explain) {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    explainSchedule(*module, stream);
+    progress.print(text);
+  }
   return {};
 }
 

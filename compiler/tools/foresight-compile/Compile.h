@@ -45,6 +45,7 @@ private:
   Status importMlir();
   Status raiseGraph();
   Status describeModel();
+  Status importTokenizer();
 
   // Compile.cpp
   Status schedule();

@@ -24,8 +24,10 @@ static std::string placeOf(Location location) {
       .str();
 }
 
-DiagnosticCollector::DiagnosticCollector(MLIRContext &context, bool explain)
-    : explain(explain), handler(&context, [this](Diagnostic &diagnostic) {
+DiagnosticCollector::DiagnosticCollector(MLIRContext &context,
+                                         Progress &progress, bool explain)
+    : progress(progress), explain(explain),
+      handler(&context, [this](Diagnostic &diagnostic) {
         handle(diagnostic);
         return success();
       }) {}
@@ -44,12 +46,11 @@ void DiagnosticCollector::handle(Diagnostic &diagnostic) {
       errors.push_back("  " + placeOf(note.getLocation()) + note.str());
     return;
   case DiagnosticSeverity::Warning:
-    if (warned.insert(text).second)
-      printWarning(text);
+    progress.warn(text);
     return;
   case DiagnosticSeverity::Remark:
     if (explain)
-      fprintf(stderr, "%20s%s\n", "", text.c_str());
+      progress.explain(text);
     return;
   }
 }
@@ -76,8 +77,4 @@ void foresight::printError(const Error &error) {
       text += "  ";
   }
   fprintf(stderr, "foresight-compile: error: %s\n", text.c_str());
-}
-
-void foresight::printWarning(const std::string &text) {
-  fprintf(stderr, "foresight-compile: warning: %s\n", text.c_str());
 }

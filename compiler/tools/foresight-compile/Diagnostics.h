@@ -2,11 +2,12 @@
 #ifndef FORESIGHT_TOOLS_COMPILE_DIAGNOSTICS_H
 #define FORESIGHT_TOOLS_COMPILE_DIAGNOSTICS_H
 
+#include "Progress.h"
+
 #include "foresight/support/Result.h"
 
 #include "mlir/IR/Diagnostics.h"
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ namespace foresight {
 /// Warnings are printed at once; remarks where `explain` asks for them.
 class DiagnosticCollector {
 public:
-  DiagnosticCollector(mlir::MLIRContext &context, bool explain);
+  DiagnosticCollector(mlir::MLIRContext &context, Progress &progress,
+                      bool explain);
 
   /// The errors since the last call as one: the first is its message, the rest
   /// and all notes follow on lines of their own. `fallback` if there were none.
@@ -26,15 +28,14 @@ private:
   void handle(mlir::Diagnostic &diagnostic);
 
   std::vector<std::string> errors;
-  std::set<std::string> warned; ///< each is said once
   size_t dropped = 0;
+  Progress &progress;
   bool explain;
   mlir::ScopedDiagnosticHandler handler;
 };
 
 /// "foresight-compile: error: MESSAGE" on stderr; further lines are indented.
 void printError(const Error &error);
-void printWarning(const std::string &text);
 
 } // namespace foresight
 #endif

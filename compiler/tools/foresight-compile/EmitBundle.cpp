@@ -118,7 +118,7 @@ Status Compilation::announceWeights(const Packing &packing) {
       std::string names;
       for (const PackedWeight *weight : weights)
         names += (names.empty() ? "" : " = ") + weight->name;
-      progress.note(names + ", " + bytesText(weights.front()->bytes));
+      progress.explain(names + ", " + bytesText(weights.front()->bytes));
     }
   }
   if (generatesWeights())

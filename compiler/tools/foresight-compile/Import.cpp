@@ -96,9 +96,26 @@ Status Compilation::import() {
                      "--emit=onnx shows the graph of an ONNX "
                      "file, which ",
                      options.inputName(), " is not");
-  if (options.shape.empty()) {
-    FORESIGHT_TRY(tokenizer, readTokenizer(folderOf(input)));
-  }
+  return {};
+}
+
+Status Compilation::importTokenizer() {
+  if (!options.shape.empty())
+    return {};
+  FORESIGHT_TRY(Companion found, readTokenizer(folderOf(options.input)));
+  tokenizer = std::move(found.json);
+  if (!found.unusable.empty())
+    progress.warn(found.unusable +
+                  "; the bundle takes and gives token ids only");
+  FORESIGHT_TRY(ModelFacts facts, getModelFacts(*module));
+  if (found.ids > facts.vocabSize)
+    progress.warn(
+        options.inputName() + ": the tokenizer has ids up to " +
+        std::to_string(found.ids - 1) + " but the model's vocabulary has " +
+        std::to_string(facts.vocabSize) + "; is it of another model?");
+  if (tokenizer.empty() && found.unusable.empty())
+    progress.note("no tokenizer.json beside the model: the bundle takes and "
+                  "gives token ids only");
   return {};
 }
 
@@ -167,8 +184,5 @@ Status Compilation::describeModel() {
                 ", " + std::to_string(facts.heads) + " heads, MLP " + ffn +
                 ", vocabulary " + std::to_string(facts.vocabSize) + ", " +
                 countText(facts.parameters) + " parameters");
-  if (tokenizer.empty() && options.shape.empty())
-    progress.note("no tokenizer.json beside the model: the bundle takes and "
-                  "gives token ids only");
   return {};
 }

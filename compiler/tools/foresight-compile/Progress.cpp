@@ -80,11 +80,26 @@ void Progress::phase(const std::string &name, const std::string &detail) {
 }
 
 void Progress::note(const std::string &text) {
-  if (quiet)
-    return;
+  if (!quiet)
+    explain(text);
+}
+
+void Progress::explain(const std::string &text) {
+  print(std::string(20, ' ') + text + "\n");
+}
+
+void Progress::print(const std::string &text) {
   std::lock_guard lock(mutex);
   endLine();
-  fprintf(stderr, "%20s%s\n", "", text.c_str());
+  fputs(text.c_str(), stderr);
+}
+
+void Progress::warn(const std::string &text) {
+  std::lock_guard lock(mutex);
+  if (!warned.insert(text).second)
+    return;
+  endLine();
+  fprintf(stderr, "foresight-compile: warning: %s\n", text.c_str());
 }
 
 void Progress::percent(uint64_t done, uint64_t total) {

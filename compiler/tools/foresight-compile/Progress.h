@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -23,6 +24,12 @@ public:
   void phase(const std::string &name, const std::string &detail);
   /// More about the phase that runs.
   void note(const std::string &text);
+  /// What --explain asks for: also where progress is not shown.
+  void explain(const std::string &text);
+  /// Lines of their own, as they are.
+  void print(const std::string &text);
+  /// "foresight-compile: warning: TEXT", each text once.
+  void warn(const std::string &text);
   /// May be called from any thread.
   void percent(uint64_t done, uint64_t total);
   /// The last line: time and peak memory.
@@ -37,6 +44,7 @@ private:
   std::chrono::steady_clock::time_point start;
   std::mutex mutex;
   std::string line;
+  std::set<std::string> warned;
   int shown = -1;
   double nextLine = 0;
   double phaseStart = 0;

@@ -5,12 +5,10 @@
 #include "PreTokenizer.h"
 #include "TokenizerModel.h"
 #include "UnicodeClasses.h"
-#include "foresight/support/MappedFile.h"
 #include "foresight/text/Utf8.h"
 
 #include <algorithm>
 #include <deque>
-#include <filesystem>
 
 namespace foresight::text {
 
@@ -243,32 +241,6 @@ Result<Tokenizer> Tokenizer::fromJson(std::string_view json,
                                       ErrorCode code) {
   FORESIGHT_TRY(auto model, loadTokenizerModel(json, source, code));
   return Tokenizer(std::move(model));
-}
-
-static Result<std::string> readText(const std::string &path) {
-  FORESIGHT_TRY(MappedFile file, MappedFile::open(path));
-  return std::string(reinterpret_cast<const char *>(file.data()), file.size());
-}
-
-Result<Tokenizer> Tokenizer::fromFolder(const std::string &folder) {
-  const std::string json = folder + "/tokenizer.json";
-  std::error_code ignored;
-  if (std::filesystem::exists(json, ignored)) {
-    FORESIGHT_TRY(const std::string text, readText(json));
-    return fromJson(text, json);
-  }
-  const std::string vocab = folder + "/vocab.json";
-  const std::string merges = folder + "/merges.txt";
-  if (!std::filesystem::exists(vocab, ignored) ||
-      !std::filesystem::exists(merges, ignored))
-    return makeError(ErrorCode::BadInput, folder,
-                     ": holds neither tokenizer.json nor vocab.json and "
-                     "merges.txt");
-  FORESIGHT_TRY(const std::string vocabText, readText(vocab));
-  FORESIGHT_TRY(const std::string mergesText, readText(merges));
-  FORESIGHT_TRY(const std::string text,
-                tokenizerJsonFromVocab(vocabText, vocab, mergesText, merges));
-  return fromJson(text, vocab);
 }
 
 } // namespace foresight::text

@@ -137,20 +137,86 @@ TEST(Tokenizer, AMegabyteWordIsEncodedInReasonableTime) {
   EXPECT_EQ(tokenizer.decode(*ids), word);
 }
 
-TEST(Tokenizer, VocabAndMergesEqualTokenizerJson) {
+/// opt-mini's vocabulary and merges as two files, read with the text of a
+/// tokenizer_config.json; "" is none.
+static Result<Tokenizer> fromTwoFiles(const std::string &config) {
   const Json root = Json::parse(readFile(kOptMini + "/tokenizer.json"));
   std::string merges = "#version: 0.2\n";
   for (const Json &merge : root["model"]["merges"])
     merges += merge[0].get<std::string>() + " " + merge[1].get<std::string>() +
               "\r\n";
-  Result<std::string> text = tokenizerJsonFromVocab(
-      root["model"]["vocab"].dump(), "vocab.json", merges, "merges.txt");
-  ASSERT_TRUE(text.ok()) << text.error().message;
-  Result<Tokenizer> made = Tokenizer::fromJson(*text, "vocab.json");
+  FORESIGHT_TRY(const std::string text,
+                tokenizerJsonFromVocab(root["model"]["vocab"].dump(),
+                                       "vocab.json", merges, "merges.txt",
+                                       config, "tokenizer_config.json"));
+  return Tokenizer::fromJson(text, "vocab.json");
+}
+
+TEST(Tokenizer, VocabAndMergesEqualTokenizerJson) {
+  const Result<Tokenizer> made = fromTwoFiles("");
   ASSERT_TRUE(made.ok()) << made.error().message;
   const Tokenizer whole = load(kOptMini + "/tokenizer.json");
   for (const char *sample : {"The old man</s> looked at the sea and", " x\n"})
     EXPECT_EQ(*made->encode(sample), *whole.encode(sample));
+}
+
+/// The tokenizer_config.json of facebook/opt-*, with its objects; ids are those
+/// of AutoTokenizer (transformers 5.24) on the same three files.
+TEST(Tokenizer, ConfigOfOptSaysWhatIsSpecialAndInFront) {
+  const std::string token = R"({"content": "</s>", "single_word": false,
+      "lstrip": false, "rstrip": false, "normalized": true,
+      "__type": "AddedToken"})";
+  const Result<Tokenizer> made =
+      fromTwoFiles(R"({"errors": "replace", "unk_token": )" + token +
+                   R"(, "bos_token": )" + token + R"(, "eos_token": )" + token +
+                   R"(, "pad_token": {"content": "<pad>", "normalized": true},
+          "add_prefix_space": false, "add_bos_token": true,
+          "special_tokens_map_file": null,
+          "tokenizer_class": "GPT2Tokenizer"})");
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  using Ids = std::vector<int32_t>;
+  for (const auto &[text, ids] :
+       {std::pair("Hello world", Ids{2, 43, 567, 82, 892}),
+        std::pair("a </s> b<pad>c", Ids{2, 68, 224, 2, 273, 1, 70}),
+        std::pair("<s>x<unk>", Ids{2, 31, 86, 33, 91, 31, 3971, 33}),
+        std::pair(" x", Ids{2, 224, 91}),
+        std::pair("\u00e9\U0001f600", Ids{2, 4652, 176, 257, 250, 226})})
+    EXPECT_EQ(*made->encode(text), ids) << text;
+  EXPECT_TRUE(made->isSpecial(1));
+  EXPECT_TRUE(made->isSpecial(2));
+  EXPECT_FALSE(made->isSpecial(0));
+}
+
+TEST(Tokenizer, ConfigMayPutNothingInFrontAndABlankBefore) {
+  const Result<Tokenizer> plain =
+      fromTwoFiles(R"({"eos_token": "<unk>", "bos_token": null})");
+  ASSERT_TRUE(plain.ok()) << plain.error().message;
+  EXPECT_EQ(*plain->encode(" x"), (std::vector<int32_t>{224, 91}));
+  EXPECT_EQ(*plain->encode("<unk>"), std::vector<int32_t>{3});
+  const Result<Tokenizer> blank = fromTwoFiles(R"({"add_prefix_space": true})");
+  ASSERT_TRUE(blank.ok()) << blank.error().message;
+  EXPECT_EQ(*blank->encode("x"), (std::vector<int32_t>{224, 91}));
+}
+
+TEST(Tokenizer, ConfigOfAnotherTokenizerIsRefused) {
+  struct Case {
+    const char *config;
+    ErrorCode code;
+    const char *message;
+  };
+  for (const Case &c :
+       {Case{R"({"tokenizer_class": "RobertaTokenizer"})",
+             ErrorCode::Unsupported, "tokenizer_class is RobertaTokenizer"},
+        Case{R"({"add_bos_token": true, "bos_token": "<bos>"})",
+             ErrorCode::BadInput, "'<bos>' is not in the vocabulary"},
+        Case{"[]", ErrorCode::BadInput, "expected an object"},
+        Case{R"({"eos_token": 7})", ErrorCode::BadInput, "eos_token"}}) {
+    const Result<Tokenizer> made = fromTwoFiles(c.config);
+    ASSERT_FALSE(made.ok()) << c.config;
+    EXPECT_EQ(made.error().code, c.code) << c.config;
+    EXPECT_THAT(made.error().message, HasSubstr("tokenizer_config.json: "));
+    EXPECT_THAT(made.error().message, HasSubstr(c.message));
+  }
 }
 
 TEST(Tokenizer, MergesFileLineWithoutTwoTokensIsNamed) {

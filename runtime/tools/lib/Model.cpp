@@ -37,9 +37,10 @@ std::vector<OptionSpec> withDeviceOptions(std::vector<OptionSpec> options) {
 Result<text::Tokenizer> Model::tokenizer() const {
   if (bundle->tokenizer().empty())
     return makeError(ErrorCode::BadBundle, bundle->path(),
-                     ": the bundle carries no tokenizer\n"
+                     ": the bundle carries no tokenizer: none that foresight "
+                     "can use lay beside the model\n"
                      "use --ids with --output=ids, or compile it from a folder "
-                     "that holds tokenizer.json");
+                     "that holds a byte-level BPE tokenizer.json");
   return text::Tokenizer::fromJson(bundle->tokenizer(),
                                    bundle->path() + ": tokenizer",
                                    ErrorCode::BadBundle);

@@ -33,6 +33,7 @@ struct ModelFolder {
                  {"num_attention_heads", 2},
                  {"ffn_dim", 32},
                  {"max_position_embeddings", 24}};
+  float headValue = 0.5f; ///< all other tensors have 0.5
   TempFolder folder;
 
   ModelFolder() {
@@ -66,8 +67,10 @@ struct ModelFolder {
                                        const ImportOptions &options = {}) {
     SafetensorsWriter writer;
     for (const auto &[name, shape] : tensors)
-      writer.add(name == "lm_head.weight" ? name : prefix + name, shape,
-                 std::vector<float>(*elementCount(shape), 0.5f));
+      writer.add(
+          name == "lm_head.weight" ? name : prefix + name, shape,
+          std::vector<float>(*elementCount(shape),
+                             name == "lm_head.weight" ? headValue : 0.5f));
     folder.write("model.safetensors", writer.bytes());
     folder.write("config.json", dumpJson(config));
     return importHuggingFace(context, folder.str(), options);
@@ -149,6 +152,27 @@ TEST_F(HuggingFaceTest, AHeadOfItsOwnIsUsed) {
   EXPECT_EQ(getModelFacts(*module)->parameters,
             40 * 16 * 2 + 26 * 16 + 32 +
                 2 * (4 * (256 + 16) + 512 + 32 + 512 + 16 + 64));
+}
+
+TEST_F(HuggingFaceTest, ATiedHeadThatDiffersIsUsedWithAWarning) {
+  model.tensors["lm_head.weight"] = {40, 16};
+  std::vector<std::string> warnings;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    warnings.push_back(diagnostic.str());
+    return success();
+  });
+  EXPECT_TRUE(import());
+  EXPECT_TRUE(warnings.empty()) << warnings.front();
+  model.headValue = 0.25f;
+  OwningOpRef<ModuleOp> module = import();
+  ASSERT_TRUE(module);
+  EXPECT_TRUE(module->lookupSymbol("lm_head.weight"));
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("tie_word_embeddings is true"));
+  // Said to be of its own, it may differ.
+  model.config["tie_word_embeddings"] = false;
+  EXPECT_TRUE(import());
+  EXPECT_EQ(warnings.size(), 1u);
 }
 
 TEST_F(HuggingFaceTest, AHeadStandsInForTheEmbeddingItIsTiedTo) {
@@ -247,6 +271,15 @@ TEST_F(HuggingFaceTest, GenerationConfigHasTheLastWordOnIds) {
   EXPECT_EQ(facts->eosTokenIds, (std::vector<int64_t>{7, 8}));
   EXPECT_EQ(facts->bosTokenId, 3);
   EXPECT_EQ(facts->padTokenId, 1);
+  // Null is no end at all, and nothing said is what config.json says.
+  for (const auto &[text, expected] :
+       {std::pair(R"({"eos_token_id": null})", std::vector<int64_t>()),
+        std::pair(R"({})", std::vector<int64_t>{5})}) {
+    model.folder.write("generation_config.json", text);
+    module = import();
+    ASSERT_TRUE(module);
+    EXPECT_EQ(getModelFacts(*module)->eosTokenIds, expected);
+  }
 }
 
 TEST_F(HuggingFaceTest, OtherFamiliesAreRefused) {

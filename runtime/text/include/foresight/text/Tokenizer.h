@@ -62,12 +62,26 @@ private:
   std::unique_ptr<const TokenizerModel> model;
 };
 
-/// A tokenizer.json of the same meaning as a `vocab.json` and a `merges.txt`
-/// of OPT: no prefix space; `</s>` and `<pad>` special; `</s>` put in front.
-Result<std::string> tokenizerJsonFromVocab(std::string_view vocabJson,
-                                           const std::string &vocabSource,
-                                           std::string_view merges,
-                                           const std::string &mergesSource);
+/// A tokenizer.json that is there or was made, and the file that errors in it
+/// are of.
+struct TokenizerText {
+  std::string json, source;
+};
+/// FOLDER/tokenizer.json or, where there is none, what vocab.json, merges.txt
+/// and, if it is there, tokenizer_config.json say. Nothing if the folder has
+/// neither.
+Result<std::optional<TokenizerText>>
+readTokenizerText(const std::string &folder);
+
+/// A tokenizer.json of the same meaning as a `vocab.json` and a `merges.txt`.
+/// `config` is the text of a tokenizer_config.json of transformers, which says
+/// what is special and what is put in front; without one it is as in OPT: no
+/// prefix space; `</s>` and `<pad>` special; `</s>` put in front. A class of
+/// tokenizer that is not GPT-2's is Unsupported.
+Result<std::string> tokenizerJsonFromVocab(
+    std::string_view vocabJson, const std::string &vocabSource,
+    std::string_view merges, const std::string &mergesSource,
+    std::string_view config = {}, const std::string &configSource = {});
 
 } // namespace foresight::text
 #endif
