@@ -18,9 +18,8 @@ using namespace foresight;
 
 namespace {
 
-/// Weight bytes of a claim: long enough that little is fetched ahead past its
-/// end (64 KB lost a fifth of the bandwidth), short enough that workers end
-/// together.
+/// Weight bytes of a claim: long enough that its streams are, short enough that
+/// workers end together.
 constexpr int64_t kClaimBytes = 256 << 10;
 /// A column product has at most so many units, of at least so many rows: adding
 /// up their sums is done by one worker.
@@ -235,6 +234,8 @@ LogicalResult Planner::planRowProduct() {
     bytes = std::max(bytes, kRowsPerUnit * weightRowBytes(op.getWeight()));
   }
   plan.info.grain = grainFor(plan.info.units, bytes);
+  plan.streamRows = plan.info.grain * kRowsPerUnit;
+  plan.sums = allocate(4 * plan.streamRows);
   return success();
 }
 

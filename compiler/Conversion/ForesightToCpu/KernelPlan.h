@@ -63,6 +63,9 @@ struct KernelPlan {
   /// elementwise ops on them.
   llvm::DenseMap<mlir::Value, mlir::Operation *> productOf;
   llvm::SmallVector<ProductRange> products;
+  /// RowProduct: rows that are read as four streams at a time, and the scratch
+  /// offset of their sums, f32.
+  int64_t streamRows = 0, sums = 0;
   SparseOps sparse;
   ColumnLinearOp column;
   int64_t rowsPerUnit = 0;

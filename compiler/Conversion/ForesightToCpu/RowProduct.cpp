@@ -5,6 +5,11 @@
 // dense row, a selected row and a row computed again to fill a group of four go
 // through the same code, so that they give the same bits.
 //
+// The four rows of a dense product are a quarter of a claim apart: four long
+// streams, which hardware fetches ahead by itself. Four neighbours are streams
+// of one row each that start again and again; with prefetches they were read at
+// 0.7 (rows of 1.5 KB) to 0.9 (4 KB) of that rate, without at half.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Frame.h"
@@ -73,11 +78,11 @@ Value emitDot4(CodeBuilder &c, const Matrix &m, ArrayRef<Value> rows, Value x,
   return c.sumLanes4(rowSums);
 }
 
-/// Zeroes the padding behind the columns that groups of four wrote.
+/// Zeroes the padding behind the columns that whole registers wrote.
 void emitTail(Frame &frame, Operation *product, Value isLast) {
   CodeBuilder &c = frame.c;
   int64_t columns = columnsOf(product->getResult(0));
-  int64_t written = (columns + kGroup - 1) / kGroup * kGroup;
+  int64_t written = (columns + c.lanes - 1) / c.lanes * c.lanes;
   if (written == padRow(columns))
     return;
   c.ifThen(isLast, [&] {
@@ -105,14 +110,27 @@ void emitDense(Frame &frame, const ProductRange &range, Value begin,
   Value last = c.min(c.sub(end, c.i64(range.firstUnit)), c.i64(range.units));
   Value lower = c.mul(first, kRowsPerUnit);
   Value upper = c.min(c.mul(last, kRowsPerUnit), c.i64(m.rows));
-  c.loop(lower, upper, kGroup, [&](Value i) {
-    Values rows, ahead;
-    for (int64_t r = 0; r < kGroup; ++r) {
-      rows.push_back(m.row(c, c.min(c.add(i, r), c.i64(m.rows - 1))));
-      ahead.push_back(c.at(rows[r], prefetchDistance(kGroup * m.rowBytes)));
-    }
-    Value sums = emitDot4(c, m, rows, x, ahead);
-    emitStores(frame, op, sums, i);
+  Value sums = frame.scratchAt(frame.plan.sums);
+  c.loop(lower, upper, frame.plan.streamRows, [&](Value from) {
+    Value count = c.min(c.sub(upper, from), c.i64(frame.plan.streamRows));
+    Value quarter =
+        arith::CeilDivUIOp::create(c.b, c.loc, count, c.i64(kGroup));
+    Value lastRow = c.sub(c.add(from, count), c.i64(1));
+    c.loop(c.i64(0), quarter, 1, [&](Value i) {
+      Values rows, places;
+      for (int64_t r = 0; r < kGroup; ++r) {
+        Value place = c.add(i, c.mul(quarter, r));
+        places.push_back(c.at(sums, c.mul(place, 4)));
+        rows.push_back(m.row(c, c.min(c.add(from, place), lastRow)));
+      }
+      Value four = emitDot4(c, m, rows, x, {});
+      for (auto [r, place] : llvm::enumerate(places))
+        c.store(c.extract(four, r), place);
+    });
+    c.loop(c.i64(0), count, c.lanes, [&](Value i) {
+      emitStores(frame, op, c.load(c.vec(c.lanes), c.at(sums, c.mul(i, 4))),
+                 c.add(from, i));
+    });
   });
   Value hasWork = lessThan(c, first, last);
   Value isLast = arith::AndIOp::create(c.b, c.loc, hasWork,

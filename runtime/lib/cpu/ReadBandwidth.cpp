@@ -17,18 +17,27 @@ constexpr int64_t kPiece = int64_t(1) << 20;
 
 typedef long long Vector __attribute__((vector_size(32)));
 
-/// Sums a piece. The sum goes to where the compiler cannot tell that nobody
+/// A thread reads a piece as so many streams: hardware fetches each ahead, and
+/// one alone does not keep memory busy (0.85 of four on Zen 3).
+constexpr int64_t kStreams = 4;
+
+/// Sums pieces. The sum goes to where the compiler cannot tell that nobody
 /// reads it.
 void readPieces(void *const *args, const foresight_step *, void *scratch,
                 int64_t begin, int64_t end) {
-  const auto *from = reinterpret_cast<const Vector *>(
-      static_cast<const std::byte *>(args[0]) + begin * kPiece);
-  const auto *last = from + (end - begin) * kPiece / int64_t(sizeof(Vector));
-  Vector sums[8] = {};
-  for (; from != last; from += 8)
-    for (int i = 0; i < 8; ++i)
-      sums[i] ^= from[i];
-  for (int i = 1; i < 8; ++i)
+  constexpr int64_t kStream = kPiece / kStreams;
+  constexpr int64_t kLine = 64 / int64_t(sizeof(Vector));
+  Vector sums[kStreams * kLine] = {};
+  for (int64_t piece = begin; piece < end; ++piece) {
+    const auto *from = reinterpret_cast<const Vector *>(
+        static_cast<const std::byte *>(args[0]) + piece * kPiece);
+    for (int64_t k = 0; k < kStream / int64_t(sizeof(Vector)); k += kLine)
+      for (int64_t s = 0; s < kStreams; ++s)
+        for (int64_t i = 0; i < kLine; ++i)
+          sums[s * kLine + i] ^=
+              from[s * (kStream / int64_t(sizeof(Vector))) + k + i];
+  }
+  for (int64_t i = 1; i < kStreams * kLine; ++i)
     sums[0] ^= sums[i];
   *static_cast<volatile long long *>(scratch) =
       sums[0][0] ^ sums[0][1] ^ sums[0][2] ^ sums[0][3];

@@ -152,8 +152,7 @@ bool ThreadPool::claim(Worker &worker) {
     // These belong to the stage in `seen` if the exchange succeeds: they are
     // written only when no unit of it is left.
     const uint32_t total = units.load(std::memory_order_relaxed);
-    const uint32_t size = grain.load(std::memory_order_relaxed);
-    const uint32_t end = total - begin <= size ? total : begin + size;
+    const uint32_t end = begin + claimSize(total - begin);
     const uint32_t stage = static_cast<uint32_t>(seen >> 32);
     if (!word.compare_exchange_weak(
             seen, makeWord(stage, end == total ? kNoUnits : end),
@@ -178,6 +177,13 @@ bool ThreadPool::claim(Worker &worker) {
   if (done.fetch_add(mine, std::memory_order_acq_rel) + mine == worker.total)
     openNext(worker);
   return true;
+}
+
+/// Units of the next claim when `left` are left: fewer towards the end, so that
+/// threads end together.
+uint32_t ThreadPool::claimSize(uint32_t left) const {
+  const uint32_t share = left / (2 * static_cast<uint32_t>(scratch.size()));
+  return std::clamp(share, 1u, grain.load(std::memory_order_relaxed));
 }
 
 void ThreadPool::runAlone(Worker &worker, const Task &task) {

@@ -9,6 +9,7 @@
 //    it go on after one cache line transfer.
 //  - A thread that was preempted holds up a stage only while it holds units of
 //    it: the others claim the rest, open the next stage and leave it behind.
+//  - Claims are `grain` units, towards the end of a stage fewer.
 //    A claim that such a thread attempts later fails, because the number of the
 //    stage has changed.
 //  - A stage that is one claim is run by the thread that would open it.
@@ -62,8 +63,8 @@ public:
 private:
   struct Worker;
   void help(int index);
-  void work(Worker &worker, uint32_t stopAt);
   bool claim(Worker &worker);
+  uint32_t claimSize(uint32_t left) const;
   void runAlone(Worker &worker, const Task &task);
   void openNext(Worker &worker);
   void wakeAll();

@@ -3,7 +3,7 @@
 // A product of rows: 48 + 48 rows are 3 + 3 units of 16; LayerNorm is prepared.
 // Bytes: two matrices of 48 rows of 64 f16, gamma and one bias of 64 f32.
 // CHECK-LABEL: foresight.kernel @rows
-// CHECK-SAME: foresight.info = {grain = 1 : i64, prepare, scratch_bytes = 512 : i64, units = 6 : i64, weight_bytes = 12800 : i64}
+// CHECK-SAME: foresight.info = {grain = 1 : i64, prepare, scratch_bytes = 576 : i64, units = 6 : i64, weight_bytes = 12800 : i64}
 foresight.kernel @rows(%x: tensor<1x48xf32>, %g: tensor<48xf32>, %q: tensor<48x48xf16>, %k: tensor<48x48xf16>, %b: tensor<48xf32>) {
   %n = foresight.layer_norm %x gamma(%g : tensor<48xf32>) epsilon = 1.0e-5 : tensor<1x48xf32> -> tensor<1x48xf32>
   %0 = foresight.linear %n, %q bias(%b : tensor<48xf32>) : tensor<1x48xf32>, tensor<48x48xf16> -> tensor<1x48xf32>
@@ -11,10 +11,10 @@ foresight.kernel @rows(%x: tensor<1x48xf32>, %g: tensor<48xf32>, %q: tensor<48x4
   foresight.yield %0, %1 : tensor<1x48xf32>, tensor<1x48xf32>
 }
 
-// What a product reads directly is not copied: no prepare, no scratch. A claim is
-// 256 KB of weights: four units of 16 rows of 4 KB.
+// What a product reads directly is not copied: no prepare. A claim is 256 KB of
+// weights: four units of 16 rows of 4 KB, whose sums go to scratch.
 // CHECK-LABEL: foresight.kernel @direct
-// CHECK-SAME: foresight.info = {grain = 4 : i64, scratch_bytes = 0 : i64, units = 512 : i64, weight_bytes = 33554432 : i64}
+// CHECK-SAME: foresight.info = {grain = 4 : i64, scratch_bytes = 256 : i64, units = 512 : i64, weight_bytes = 33554432 : i64}
 foresight.kernel @direct(%x: tensor<1x2048xf32>, %w: tensor<8192x2048xf16>) {
   %0 = foresight.linear %x, %w : tensor<1x2048xf32>, tensor<8192x2048xf16> -> tensor<1x8192xf32>
   foresight.yield %0 : tensor<1x8192xf32>
@@ -22,7 +22,7 @@ foresight.kernel @direct(%x: tensor<1x2048xf32>, %w: tensor<8192x2048xf16>) {
 
 // Of few weights it is less: a stage has twelve claims at least.
 // CHECK-LABEL: foresight.kernel @direct_small
-// CHECK-SAME: foresight.info = {grain = 10 : i64, scratch_bytes = 0 : i64, units = 128 : i64, weight_bytes = 2097152 : i64}
+// CHECK-SAME: foresight.info = {grain = 10 : i64, scratch_bytes = 640 : i64, units = 128 : i64, weight_bytes = 2097152 : i64}
 foresight.kernel @direct_small(%x: tensor<1x512xf32>, %w: tensor<2048x512xf16>) {
   %0 = foresight.linear %x, %w : tensor<1x512xf32>, tensor<2048x512xf16> -> tensor<1x2048xf32>
   foresight.yield %0 : tensor<1x2048xf32>
