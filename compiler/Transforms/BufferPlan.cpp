@@ -2,6 +2,8 @@
 
 #include "BufferPlan.h"
 
+#include "Utils.h"
+
 #include "foresight/Dialect/Foresight.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -25,6 +27,14 @@ static BufferPlan::Buffer describe(Type type, int64_t maxTokens,
     buffer.type = type;
     buffer.rows = 1;
     buffer.rowBytes = cacheBytes(cache);
+    return buffer;
+  }
+  if (auto set = dyn_cast<IndexSetType>(type)) {
+    int64_t words = setWords(set).getDimSize(1);
+    buffer.type = setWords(set);
+    buffer.rows = 1;
+    buffer.rowBytes = llvm::alignTo(4 * words, target.alignment());
+    buffer.padding = buffer.rowBytes / 4 - words;
     return buffer;
   }
   auto tensor = cast<RankedTensorType>(type);

@@ -65,6 +65,21 @@ static void ownNorms(func::FuncOp entry) {
   }
 }
 
+/// Lets fc2 take its rows from a set that is known before fc1 has run, instead
+/// of looking for what is not zero.
+static void shareSets(func::FuncOp entry) {
+  for (auto gather : entry.getBody().front().getOps<GatherLinearOp>()) {
+    if (!attentionBeside(gather))
+      continue;
+    for (Operation *user : gather.getResult().getUsers())
+      if (auto fc2 = dyn_cast<ColumnLinearOp>(user);
+          fc2 && fc2.getSkipZeros() && !fc2.getRows()) {
+        fc2.getRowsMutable().assign(gather.getRows());
+        fc2.setSkipZeros(false);
+      }
+  }
+}
+
 /// Moves the ops of `group` into a new stage at the end of the entry.
 static void makeStage(const StageGroup &group, Block &block) {
   llvm::SmallPtrSet<Operation *, 8> members(group.ops.begin(), group.ops.end());
@@ -128,6 +143,8 @@ struct FormStagesPass
     gatherWeights(entry);
     if (info.recomputesNorm(RowCount::One))
       ownNorms(entry);
+    if (info.predictsBesideAttention())
+      shareSets(entry);
     FailureOr<std::vector<StageGroup>> groups = groupStages(entry, info);
     if (failed(groups))
       return failure();

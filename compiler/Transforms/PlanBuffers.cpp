@@ -125,8 +125,7 @@ LogicalResult EntryPlanner::planLaunch(unsigned step, LaunchOp launch) {
     unsigned index = cast<OpResult>(result).getResultNumber();
     if (std::optional<unsigned> arg = stateArgument(body, index)) {
       bufferOf[result] = bufferOf.lookup(launch.getInputs()[*arg]);
-    } else if (isa<KvCacheType>(result.getType()) ||
-               !isa<RankedTensorType>(result.getType())) {
+    } else if (!isa<RankedTensorType, IndexSetType>(result.getType())) {
       return launch.emitError()
              << "'" << launch.getName() << "' makes a value of type "
              << result.getType() << ", which has no place in memory";

@@ -48,12 +48,16 @@ public:
       : symbols(symbols), rewriter(context) {}
 
   /// Why `mlp` cannot follow `choice`; empty if it can.
-  std::string refusal(MlpOp mlp, const LayerProfile &choice);
-  void rewrite(MlpOp mlp, const LayerProfile &choice);
+  std::string refusal(MlpOp mlp, int64_t layer, const LayerProfile &choice);
+  void rewrite(MlpOp mlp, int64_t layer, const LayerProfile &choice);
 
 private:
-  WeightOp lowBitCopy(MlpOp mlp, int64_t bits);
+  WeightOp lowBitCopy(WeightOp matrix, WeightOp bias, int64_t bits,
+                      WeightOp gamma = {}, WeightOp beta = {});
+  Value select(MlpOp mlp, Value x, WeightOp copy, Lookahead lookahead,
+               double kappa);
   Value selectRows(MlpOp mlp, const LayerProfile &choice);
+  Value selectByLowRank(MlpOp mlp, int64_t layer);
 
   SymbolTable &symbols;
   IRRewriter rewriter;
@@ -61,12 +65,40 @@ private:
 
 } // namespace
 
-std::string MlpRewriter::refusal(MlpOp mlp, const LayerProfile &choice) {
+/// The weights of a low-rank predictor: "first.weight", "second.weight" or
+/// "second.bias" of a layer.
+static std::string predictorName(int64_t layer, StringRef part) {
+  return llvm::formatv("layers.{0}.predictor.{1}", layer, part);
+}
+
+/// The row that the attention in front of `mlp` multiplies, or null.
+static Value attentionInput(MlpOp mlp) {
+  AttentionOp last;
+  for (Operation &op : *mlp->getBlock()) {
+    if (&op == mlp)
+      break;
+    if (auto attention = dyn_cast<AttentionOp>(op))
+      last = attention;
+  }
+  auto query = last ? last.getQuery().getDefiningOp<LinearOp>() : LinearOp();
+  return query ? query.getX() : Value();
+}
+
+std::string MlpRewriter::refusal(MlpOp mlp, int64_t layer,
+                                 const LayerProfile &choice) {
   if (choice.rule == Rule::Dense)
     return {};
   if (mlp.getActivation() != Activation::Relu)
     return llvm::formatv("activation {0} is never exactly 0",
                          stringifyActivation(mlp.getActivation()));
+  if (choice.rule == Rule::LowRank) {
+    for (StringRef part : {"first.weight", "second.weight", "second.bias"})
+      if (!symbols.lookup<WeightOp>(predictorName(layer, part)))
+        return "there is no weight '" + predictorName(layer, part) + "'";
+    if (!attentionInput(mlp))
+      return "no attention in front of it has a row that a predictor reads";
+    return {};
+  }
   if (!choice.usesCopy())
     return {};
   if (!weightOf(mlp.getFc1(), symbols) ||
@@ -75,55 +107,92 @@ std::string MlpRewriter::refusal(MlpOp mlp, const LayerProfile &choice) {
   return {};
 }
 
-/// The low-bit copy of fc1; one for MLPs that share their weights.
-WeightOp MlpRewriter::lowBitCopy(MlpOp mlp, int64_t bits) {
-  WeightOp fc1 = weightOf(mlp.getFc1(), symbols);
-  WeightOp bias =
-      mlp.getBias1() ? weightOf(mlp.getBias1(), symbols) : WeightOp();
-  auto tensor = cast<RankedTensorType>(fc1.getType());
+/// The low-bit copy of a matrix; one for all that share it.
+WeightOp MlpRewriter::lowBitCopy(WeightOp matrix, WeightOp bias, int64_t bits,
+                                 WeightOp gamma, WeightOp beta) {
+  auto tensor = cast<RankedTensorType>(matrix.getType());
   auto type = LowBitType::get(rewriter.getContext(), tensor.getDimSize(0),
                               tensor.getDimSize(1), bits);
-  auto none =
-      FlatSymbolRefAttr::get(rewriter.getContext(), DerivedAttr::kMissing);
-  auto source = DerivedAttr::get(rewriter.getContext(), DerivedKind::LowBit,
-                                 {FlatSymbolRefAttr::get(fc1),
-                                  bias ? FlatSymbolRefAttr::get(bias) : none,
-                                  none, none});
-  std::string name = (fc1.getSymName() + ".low_bit").str();
+  SmallVector<FlatSymbolRefAttr> sources;
+  for (WeightOp source : {matrix, bias, gamma, beta})
+    sources.push_back(source ? FlatSymbolRefAttr::get(source)
+                             : FlatSymbolRefAttr::get(rewriter.getContext(),
+                                                      DerivedAttr::kMissing));
+  auto source =
+      DerivedAttr::get(rewriter.getContext(), DerivedKind::LowBit, sources);
+  std::string name = (matrix.getSymName() + ".low_bit").str();
   if (auto existing = symbols.lookup<WeightOp>(name);
       existing && existing.getType() == type && existing.getSource() == source)
     return existing;
   OpBuilder::InsertionGuard guard(rewriter);
-  rewriter.setInsertionPointAfter(fc1);
+  rewriter.setInsertionPointAfter(matrix);
   auto copy =
-      WeightOp::create(rewriter, fc1.getLoc(), rewriter.getStringAttr(name),
+      WeightOp::create(rewriter, matrix.getLoc(), rewriter.getStringAttr(name),
                        TypeAttr::get(type), source);
   symbols.insert(copy);
   return copy;
 }
 
-Value MlpRewriter::selectRows(MlpOp mlp, const LayerProfile &choice) {
+/// The rows whose bound by `copy`, read from `x`, is above zero.
+Value MlpRewriter::select(MlpOp mlp, Value x, WeightOp weight,
+                          Lookahead lookahead, double kappa) {
   Location loc = mlp.getLoc();
-  WeightOp weight = lowBitCopy(mlp, choice.bits);
   auto type = cast<LowBitType>(weight.getType());
   Value copy = GetWeightOp::create(rewriter, weight.getLoc(), type,
                                    FlatSymbolRefAttr::get(weight));
-  auto x = cast<RankedTensorType>(mlp.getX().getType());
-  auto scores = x.clone(SmallVector<int64_t>{x.getDimSize(0), type.getRows()});
-  auto predict = PredictOp::create(
-      rewriter, loc, scores, TokenType::get(rewriter.getContext()), mlp.getX(),
-      ValueRange(copy), toAttribute(choice.lookahead));
+  auto row = cast<RankedTensorType>(x.getType());
+  auto scores =
+      row.clone(SmallVector<int64_t>{row.getDimSize(0), type.getRows()});
+  auto predict = PredictOp::create(rewriter, loc, scores,
+                                   TokenType::get(rewriter.getContext()), x,
+                                   ValueRange(copy), lookahead);
   auto set =
       IndexSetType::get(rewriter.getContext(), type.getRows(), type.getRows());
-  return SelectCertifiedOp::create(
-      rewriter, loc, set, predict.getScores(), mlp.getX(), copy,
-      ValueRange(predict.getDone()),
-      rewriter.getF64FloatAttr(choice.kappa(type.getColumns())));
+  return SelectCertifiedOp::create(rewriter, loc, set, predict.getScores(), x,
+                                   copy, ValueRange(predict.getDone()),
+                                   rewriter.getF64FloatAttr(kappa));
 }
 
-void MlpRewriter::rewrite(MlpOp mlp, const LayerProfile &choice) {
+Value MlpRewriter::selectRows(MlpOp mlp, const LayerProfile &choice) {
+  WeightOp copy = lowBitCopy(weightOf(mlp.getFc1(), symbols),
+                             mlp.getBias1() ? weightOf(mlp.getBias1(), symbols)
+                                            : WeightOp(),
+                             choice.bits);
+  int64_t hidden = cast<LowBitType>(copy.getType()).getColumns();
+  return select(mlp, mlp.getX(), copy, toAttribute(choice.lookahead),
+                choice.kappa(hidden));
+}
+
+/// `first` multiplies beside query, key and value, in their type; `second` is
+/// rounded to 8 bits. At kappa 0 its bias is the threshold.
+Value MlpRewriter::selectByLowRank(MlpOp mlp, int64_t layer) {
+  constexpr int64_t kBits = 8;
+  auto weight = [&](StringRef part) {
+    return symbols.lookup<WeightOp>(predictorName(layer, part));
+  };
+  Value x = attentionInput(mlp);
+  WeightOp first = weight("first.weight");
+  auto matrix = cast<RankedTensorType>(first.getType());
+  auto row = cast<RankedTensorType>(x.getType());
+  Value get = GetWeightOp::create(rewriter, first.getLoc(), matrix,
+                                  FlatSymbolRefAttr::get(first));
+  Value reduced = LinearOp::create(
+      rewriter, mlp.getLoc(),
+      row.clone(SmallVector<int64_t>{row.getDimSize(0), matrix.getDimSize(0)}),
+      x, get, /*bias=*/Value(), Activation::None);
+  return select(mlp, reduced,
+                lowBitCopy(weight("second.weight"), weight("second.bias"),
+                           kBits, weight("second.gamma"),
+                           weight("second.beta")),
+                Lookahead::Here, /*kappa=*/0);
+}
+
+void MlpRewriter::rewrite(MlpOp mlp, int64_t layer,
+                          const LayerProfile &choice) {
   rewriter.setInsertionPoint(mlp);
-  Value rows = choice.usesCopy() ? selectRows(mlp, choice) : Value();
+  Value rows = choice.rule == Rule::LowRank ? selectByLowRank(mlp, layer)
+               : choice.usesCopy()          ? selectRows(mlp, choice)
+                                            : Value();
   rewriter.replaceOpWithNewOp<SparseMlpOp>(
       mlp, mlp.getType(), mlp.getX(), mlp.getFc1(), mlp.getBias1(),
       mlp.getFc2(), mlp.getBias2(), rows, mlp.getActivation(),
@@ -200,6 +269,8 @@ struct SparsifyPass : public foresight::impl::SparsifyPassBase<SparsifyPass> {
     auto error = [&] { return mlp.emitError() << "layer " << layer << ": "; };
     if (choice.usesCopy() && (choice.bits < 2 || choice.bits > 8))
       return error() << "a low-bit copy has 2 to 8 bits, found " << choice.bits;
+    if (choice.rule == Rule::LowRank)
+      return success();
     if (choice.rule == Rule::Margin && !(choice.margin >= 0))
       return error() << "a margin is not negative, found " << choice.margin;
     if (choice.rule != Rule::Margin &&
@@ -248,7 +319,8 @@ struct SparsifyPass : public foresight::impl::SparsifyPassBase<SparsifyPass> {
       return;
     StringRef sparsity = "none";
     for (const Decision &decision : decisions) {
-      if (decision.choice.rule == Rule::Margin)
+      if (decision.choice.rule == Rule::Margin ||
+          decision.choice.rule == Rule::LowRank)
         sparsity = "predicted";
       else if (decision.choice.rule != Rule::Dense && sparsity == "none")
         sparsity = "exact";
@@ -281,12 +353,13 @@ struct SparsifyPass : public foresight::impl::SparsifyPassBase<SparsifyPass> {
       Decision decision{listed ? *listed : *fallback, {}};
       if (failed(check(mlp, layer, decision.choice)))
         return signalPassFailure();
-      decision.reason = rewriter.refusal(mlp, decision.choice);
+      decision.reason =
+          rewriter.refusal(mlp, static_cast<int64_t>(layer), decision.choice);
       if (!decision.reason.empty())
         decision.choice = LayerProfile();
       reports.push_back(report(mlp, layer, decision));
       if (decision.choice.rule != Rule::Dense)
-        rewriter.rewrite(mlp, decision.choice);
+        rewriter.rewrite(mlp, static_cast<int64_t>(layer), decision.choice);
       decisions.push_back(std::move(decision));
     }
     decode->setAttr(kSparsityAttr, ArrayAttr::get(&getContext(), reports));

@@ -2,8 +2,6 @@
 
 #include "StageGroups.h"
 
-#include "foresight/Dialect/Foresight.h"
-
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -22,6 +20,39 @@ static RowCount rowsOf(Operation *op) {
 static AddOp residualOf(Operation *product) {
   Value result = product->getResult(0);
   return result.hasOneUse() ? dyn_cast<AddOp>(*result.user_begin()) : AddOp();
+}
+
+/// Whether `value` can only be known when `op`, of the same block, has run.
+static bool dependsOn(Value value, Operation *op) {
+  SmallVector<Value> open = {value};
+  llvm::SmallPtrSet<Operation *, 16> seen;
+  while (!open.empty()) {
+    Operation *def = open.pop_back_val().getDefiningOp();
+    // What is in front of `op` cannot depend on it.
+    if (!def || !seen.insert(def).second || def->isBeforeInBlock(op))
+      continue;
+    if (def == op)
+      return true;
+    llvm::append_range(open, def->getOperands());
+  }
+  return false;
+}
+
+AttentionOp foresight::attentionBeside(GatherLinearOp gather) {
+  auto select = gather.getRows().getDefiningOp<SelectCertifiedOp>();
+  auto predict =
+      select ? select.getScores().getDefiningOp<PredictOp>() : PredictOp();
+  if (!predict || llvm::any_of(predict->getUsers(),
+                               [&](Operation *user) { return user != select; }))
+    return {};
+  AttentionOp last;
+  for (auto attention : gather->getBlock()->getOps<AttentionOp>())
+    if (attention->isBeforeInBlock(gather))
+      last = attention;
+  if (!last || dependsOn(predict.getX(), last) ||
+      dependsOn(select.getX(), last))
+    return {};
+  return last;
 }
 
 namespace {
@@ -62,6 +93,8 @@ private:
   Block &block;
   std::vector<StageGroup> groups;
   llvm::DenseMap<Operation *, unsigned> groupOf;
+  /// What predicts and selects for the MLP behind an attention.
+  llvm::DenseMap<Operation *, SmallVector<Operation *, 2>> besideAttention;
   /// Products without a residual by their input, where the target groups them.
   llvm::DenseMap<Value, unsigned> productsOf;
 };
@@ -87,14 +120,21 @@ void GroupBuilder::groupProduct(Operation *product) {
     addTo(group, residual);
 }
 
-/// Prediction and selection run where the selected rows are computed: a set
-/// never leaves its stage.
+/// Prediction and selection run where the selected rows are computed, and a set
+/// does not leave its stage; or where the target wants it beside attention.
 LogicalResult GroupBuilder::groupSelection(GatherLinearOp gather) {
   Operation *select = gather.getRows().getDefiningOp();
   if (!select)
     return gather.emitError()
            << "selects rows with an argument of the entry; expected a select_* "
               "op of the same entry";
+  if (target.predictsBesideAttention())
+    if (AttentionOp attention = attentionBeside(gather)) {
+      besideAttention[attention].push_back(select);
+      besideAttention[attention].push_back(
+          select->getOperand(0).getDefiningOp());
+      return success();
+    }
   if (!select->getResult(0).hasOneUse())
     return select->emitError()
            << "makes a set that more than one op uses, but a set cannot leave "
@@ -122,6 +162,8 @@ void GroupBuilder::groupEmbedding(AddOp add) {
 
 void GroupBuilder::groupAttention(AttentionOp attention) {
   unsigned group = makeGroup(attention.getOperation());
+  for (Operation *op : besideAttention.lookup(attention))
+    addTo(group, op);
   auto append = attention.getCache().getDefiningOp<KvAppendOp>();
   if (!append || !target.appendsInAttention(rowsOf(attention)))
     return;
@@ -148,7 +190,8 @@ void GroupBuilder::groupBefore(Operation *op) {
   std::optional<unsigned> user = onlyUser(op);
   bool joins =
       user && groups[*user].library.empty() &&
-      groups[*user].contains<LinearOp, GatherLinearOp, ColumnLinearOp>();
+      groups[*user]
+          .contains<LinearOp, GatherLinearOp, ColumnLinearOp, PredictOp>();
   // What a residual sum adds is not in front of the body.
   if (joins && isa<LayerNormOp>(op))
     joins = target.recomputesNorm(rowsOf(op)) &&

@@ -7,6 +7,7 @@
 #ifndef FORESIGHT_TRANSFORMS_STAGEGROUPS_H
 #define FORESIGHT_TRANSFORMS_STAGEGROUPS_H
 
+#include "foresight/Dialect/Foresight.h"
 #include "foresight/Target/TargetInfo.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -44,6 +45,11 @@ struct StageGroup {
 /// weights and the return is in one. What cannot be grouped is a diagnostic.
 mlir::FailureOr<std::vector<StageGroup>> groupStages(mlir::func::FuncOp entry,
                                                      const TargetInfo &target);
+
+/// The attention that the rows of `gather` can be predicted and selected
+/// beside: the last one in front of it, if they do not depend on it. Null if
+/// there is none, or if others use the scores.
+AttentionOp attentionBeside(GatherLinearOp gather);
 
 /// Fills in `name`, `role` and `layer` of ordered groups.
 void nameStages(mlir::func::FuncOp entry, std::vector<StageGroup> &groups);

@@ -128,6 +128,8 @@ void StageNamer::nameForward(StageGroup &group) {
     return describe(group, "head", "head", -1);
   if (group.contains<ColumnLinearOp>())
     return describe(group, "fc2", "fc2", layer);
+  if (group.contains<GatherLinearOp>())
+    return describe(group, "fc1", "fc1", layer);
   for (unsigned producer : group.producers)
     if (groups[producer].role == "attention")
       return describe(group, "out_proj", "out_proj", layer);
@@ -186,7 +188,8 @@ void StageNamer::run() {
     // What a norm prepares comes after it: its layer, from its producers, must
     // be there before, its name can wait.
     if (group.contains<LayerNormOp>() &&
-        !group.contains<LinearOp, GatherLinearOp, ColumnLinearOp>())
+        !group
+             .contains<LinearOp, GatherLinearOp, ColumnLinearOp, AttentionOp>())
       describe(group, "norm", "norm", layerOfProducers(group));
     else if (group.role == "other")
       nameForward(group);

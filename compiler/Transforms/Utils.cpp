@@ -32,3 +32,9 @@ RankedTensorType foresight::withRows(RankedTensorType type, int64_t rows) {
   shape.front() = rows;
   return type.clone(shape);
 }
+
+RankedTensorType foresight::setWords(IndexSetType set) {
+  return RankedTensorType::get(
+      {ShapedType::kDynamic, (set.getUniverse() + 31) / 32},
+      IntegerType::get(set.getContext(), 32));
+}

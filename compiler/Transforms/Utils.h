@@ -24,6 +24,10 @@ mlir::func::FuncOp findEntry(mlir::ModuleOp module, llvm::StringRef name);
 /// The weight that `value` is, or null if it is not a `get_weight`.
 WeightOp weightOf(mlir::Value value, mlir::SymbolTable &symbols);
 
+/// What a set is in memory: a bit a candidate in words of 32, lowest first, of
+/// one token's row.
+mlir::RankedTensorType setWords(IndexSetType set);
+
 /// `type` with `rows` rows.
 mlir::RankedTensorType withRows(mlir::RankedTensorType type, int64_t rows);
 

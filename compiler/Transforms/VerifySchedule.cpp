@@ -58,6 +58,8 @@ private:
 
 /// Whether a buffer declared for `declared` holds values of `type`.
 static bool holds(Type declared, Type type) {
+  if (auto set = dyn_cast<IndexSetType>(type))
+    return declared == setWords(set);
   auto have = dyn_cast<RankedTensorType>(declared);
   auto want = dyn_cast<RankedTensorType>(type);
   if (!have || !want)

@@ -4,6 +4,7 @@
 // RUN: %{to} --foresight-sparsify="rule=margin lookahead=block" %{ahead} | FileCheck %s --check-prefix=BLOCK
 // RUN: %{to} --foresight-sparsify="rule=margin lookahead=here" %{ahead} | FileCheck %s --check-prefix=HERE
 // RUN: sed 's/synthetic = true/synthetic = false/' %fixtures/step-pre-norm.mlir | foresight-opt --foresight-prepare-pipeline --foresight-specialize-entries --foresight-sparsify="rule=margin lookahead=half_block" %{ahead} | FileCheck %s --check-prefix=BALANCED
+// RUN: %{to} --foresight-sparsify="rule=margin lookahead=half_block" %{ahead} --foresight-expand-mlp --foresight-form-stages=target=cuda | FileCheck %s --check-prefix=STAGES
 // RUN: foresight-opt %s --foresight-lookahead --split-input-file --verify-diagnostics
 
 // The prediction is made from what the attention of its block reads, before it.
@@ -16,6 +17,16 @@
 // HALF: %[[X1:.*]] = foresight.add
 // HALF: foresight.layer_norm %[[X1]] epsilon
 // HALF-NEXT: foresight.predict
+
+// On a GPU it rides beside that attention, and stages keep their names.
+// STAGES-LABEL: func.func @decode
+// STAGES: foresight.stage "layers.0.attention"
+// STAGES-NEXT: foresight.layer_norm
+// STAGES-NEXT: foresight.predict
+// STAGES: foresight.stage "layers.0.out_proj"
+// STAGES: foresight.stage "layers.0.fc1"
+// STAGES: foresight.gather_linear
+// STAGES: foresight.stage "layers.0.fc2"
 
 // What balances the columns of a copy goes along.
 // BALANCED-LABEL: func.func @decode

@@ -107,12 +107,22 @@ func.func @decode(%x: tensor<1x48xf32>) -> tensor<1x48xf32> attributes {foresigh
 
 // -----
 
-foresight.kernel @set(%s: tensor<1x8xf32>) {
-  %0 = foresight.select_threshold %s threshold = 0.0 : tensor<1x8xf32> -> !foresight.index_set<8 of 8>
-  foresight.yield %0 : !foresight.index_set<8 of 8>
+// A set is a bit a candidate, in words; its buffer is padded.
+// CHECK: foresight.buffer @a.out "work" : tensor<?x2xi32> rows = 1 row_bytes = 64
+foresight.kernel @set(%s: tensor<1x40xf32>) {
+  %0 = foresight.select_threshold %s threshold = 0.0 : tensor<1x40xf32> -> !foresight.index_set<40 of 40>
+  foresight.yield %0 : !foresight.index_set<40 of 40>
 }
-func.func @decode(%s: tensor<1x8xf32>) -> tensor<1x8xf32> attributes {foresight.entry = "decode", foresight.max_tokens = 1 : i64} {
-  // expected-error @+1 {{'a' makes a value of type '!foresight.index_set<8 of 8>', which has no place in memory}}
-  %a, %ta = foresight.launch "a" @set (%s : tensor<1x8xf32>) outs [] -> (!foresight.index_set<8 of 8>)
-  return %s : tensor<1x8xf32>
+foresight.kernel @take(%s: tensor<1x40xf32>, %set: !foresight.index_set<40 of 40>, %w: tensor<40x40xf16>) {
+  %0 = foresight.column_linear %s, %w rows(%set : !foresight.index_set<40 of 40>) : tensor<1x40xf32>, tensor<40x40xf16> -> tensor<1x40xf32>
+  foresight.yield %0 : tensor<1x40xf32>
+}
+foresight.weight @w : tensor<40x40xf16> = #foresight.synthetic<seed = 1, mean = 0.0 : f64, deviation = 1.0 : f64>
+// CHECK-LABEL: func.func @decode
+func.func @decode(%s: tensor<1x40xf32>) -> tensor<1x40xf32> attributes {foresight.entry = "decode", foresight.max_tokens = 1 : i64} {
+  %w = foresight.get_weight @w : tensor<40x40xf16>
+  // CHECK: foresight.launch "a" {{.*}} outs [@a.out]
+  %a, %ta = foresight.launch "a" @set (%s : tensor<1x40xf32>) outs [] -> (!foresight.index_set<40 of 40>)
+  %b, %tb = foresight.launch "b" @take after(%ta) (%s, %a, %w : tensor<1x40xf32>, !foresight.index_set<40 of 40>, tensor<40x40xf16>) outs [] -> (tensor<1x40xf32>)
+  return %b : tensor<1x40xf32>
 }

@@ -127,8 +127,11 @@ protected:
   Model model{GetParam()};
   bool isExact() { return model.manifest().model.sparsity == "exact"; }
 
-  /// Tokens that dense decoding of this bundle writes, and its logits.
-  void decodeDensely(int64_t count) {
+  /// Tokens that dense decoding of this bundle writes, and its logits: 300, or
+  /// as many as there is room for.
+  void decodeDensely() {
+    const int64_t count = std::min<int64_t>(
+        300, static_cast<int64_t>(model.session().capacity()));
     ASSERT_TRUE(model.session().useDense(true).ok());
     ASSERT_TRUE(model.session().reset().ok());
     int32_t next = 2;
@@ -151,7 +154,7 @@ protected:
 TEST_P(SparseGpu, ExactGivesTheBitsOfDense) {
   if (!isExact())
     GTEST_SKIP() << "an approximation";
-  ASSERT_NO_FATAL_FAILURE(decodeDensely(300));
+  ASSERT_NO_FATAL_FAILURE(decodeDensely());
   for (size_t i = 0; i < ids.size(); ++i) {
     std::span<const float> row = model.decode(ids[i]);
     size_t differ = 0;
@@ -165,7 +168,7 @@ TEST_P(SparseGpu, ExactGivesTheBitsOfDense) {
 }
 
 TEST_P(SparseGpu, PredictedIsCloseToDense) {
-  ASSERT_NO_FATAL_FAILURE(decodeDensely(300));
+  ASSERT_NO_FATAL_FAILURE(decodeDensely());
   ASSERT_TRUE(model.session().useDense(true).ok());
   double dense = model.negativeLogLikelihood(ids);
   ASSERT_TRUE(model.session().useDense(false).ok());
@@ -193,13 +196,17 @@ TEST_P(SparseGpu, CountsFitTheActivations) {
                   selection.active / all * 100);
       EXPECT_GT(selection.active, 0);
       EXPECT_LE(selection.active, selection.selected);
-      if (info.selected >= 0)
+      // A predictor may select everything.
+      if (info.selected >= 0 && info.rule != "low_rank")
         EXPECT_LT(selection.selected, 0.8 * all);
       for (size_t s = 0; s < entry.stages.size(); ++s) {
         const StageInfo &stage = entry.stages[s];
         if (stage.layer == info.layer && stage.role == "fc2" &&
             stage.counts >= 0)
-          EXPECT_EQ(trace.stages[s].counted, selection.active * stage.units);
+          // Rows of a known set are asked for before the activations are there.
+          EXPECT_EQ(trace.stages[s].counted,
+                    info.rule == "low_rank" ? selection.selected
+                                            : selection.active * stage.units);
       }
     }
   }

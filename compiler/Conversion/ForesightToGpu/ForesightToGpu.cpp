@@ -23,6 +23,7 @@
 #include "mlir/Transforms/Passes.h"
 
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringMap.h"
 
 #include <algorithm>
 #include <set>
@@ -42,6 +43,44 @@ void declareShared(OpBuilder &b, Location loc) {
   LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/false,
                          LLVM::Linkage::External, kSharedName, Attribute(),
                          /*alignment=*/16, kSharedSpace);
+}
+
+void emitBody(GpuFrame &frame) {
+  switch (frame.plan.body) {
+  case GpuBody::Rows:
+    emitRows(frame);
+    break;
+  case GpuBody::RowProduct:
+    emitRowProduct(frame);
+    break;
+  case GpuBody::SparseProduct:
+    emitSparseProduct(frame);
+    break;
+  case GpuBody::Scores:
+    emitScores(frame);
+    break;
+  case GpuBody::GatherRows:
+    emitGatherRows(frame);
+    break;
+  case GpuBody::GatherColumns:
+    emitGatherColumns(frame);
+    break;
+  case GpuBody::ColumnProduct:
+    emitColumnProduct(frame);
+    break;
+  case GpuBody::SkipColumns:
+    emitSkipColumns(frame);
+    break;
+  case GpuBody::Attention:
+    emitGpuAttention(frame);
+    break;
+  case GpuBody::PromptAttention:
+    emitPromptAttention(frame);
+    break;
+  case GpuBody::DecodeAttention:
+    emitGpuDecodeAttention(frame);
+    break;
+  }
 }
 
 void emitEntry(OpBuilder &b, const GpuPlan &plan) {
@@ -70,11 +109,10 @@ void emitEntry(OpBuilder &b, const GpuPlan &plan) {
   if (together > 1)
     function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                       b.getI32IntegerAttr(together));
-  // Left to itself the assembler would rather spill than take more than 128.
-  constexpr int32_t kRegistersOfOneBlock = 232;
-  if (plan.body == GpuBody::SparseProduct && plan.launch.blocksPerSm == 1)
-    function->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
-                      b.getI32IntegerAttr(kRegistersOfOneBlock));
+  if (plan.mostRegisters > 0)
+    function->setAttr(
+        NVVM::NVVMDialect::getMaxnregAttrName(),
+        b.getI32IntegerAttr(static_cast<int32_t>(plan.mostRegisters)));
   b.setInsertionPointToStart(function.addEntryBlock(b));
 
   GpuCode code(b, loc, plan.launch.threads);
@@ -83,31 +121,24 @@ void emitEntry(OpBuilder &b, const GpuPlan &plan) {
       b, loc, LLVM::LLVMPointerType::get(ctx, kSharedSpace), kSharedName);
   shared = LLVM::AddrSpaceCastOp::create(b, loc, code.pointerType(), shared);
   GpuFrame frame(code, plan, function.getArguments(), shared);
-  switch (plan.body) {
-  case GpuBody::Rows:
-    emitRows(frame);
-    break;
-  case GpuBody::RowProduct:
-    emitRowProduct(frame);
-    break;
-  case GpuBody::SparseProduct:
-    emitSparseProduct(frame);
-    break;
-  case GpuBody::ColumnProduct:
-    emitColumnProduct(frame);
-    break;
-  case GpuBody::SkipColumns:
-    emitSkipColumns(frame);
-    break;
-  case GpuBody::Attention:
-    emitGpuAttention(frame);
-    break;
-  case GpuBody::PromptAttention:
-    emitPromptAttention(frame);
-    break;
-  case GpuBody::DecodeAttention:
-    emitGpuDecodeAttention(frame);
-    break;
+  if (plan.riderBlocks == 0) {
+    emitBody(frame);
+  } else {
+    // Blocks of the body first: they take longest.
+    Value bodies = code.i64(plan.launch.blocks - plan.riderBlocks);
+    Value block = code.block, blocks = code.blocks;
+    auto branch = scf::IfOp::create(b, loc, code.lessThan(block, bodies),
+                                    /*withElseRegion=*/true);
+    b.setInsertionPointToStart(&branch.getThenRegion().front());
+    code.blocks = bodies;
+    emitBody(frame);
+    b.setInsertionPointToStart(&branch.getElseRegion().front());
+    code.block = code.sub(block, bodies);
+    code.blocks = code.sub(blocks, bodies);
+    // What the body has found out is not known here.
+    GpuFrame rider(code, plan, function.getArguments(), shared);
+    emitScores(rider);
+    b.setInsertionPointAfter(branch);
   }
   LLVM::ReturnOp::create(b, loc, ValueRange());
 }
@@ -251,6 +282,33 @@ llvm::SmallSetVector<Type, 3> syntheticElements(ModuleOp module) {
   return elements;
 }
 
+using Plans = llvm::StringMap<GpuPlan>;
+
+LaunchOp launchBefore(Operation *launch) {
+  do
+    launch = launch->getPrevNode();
+  while (launch && !isa<LaunchOp>(launch));
+  return cast_if_present<LaunchOp>(launch);
+}
+
+/// Whether all sets that `launch` takes are in memory when it starts: its
+/// kernel was allowed to by the one in front, which had waited for all others,
+/// or, if that one starts dependents first, by the one in front of that.
+bool takesSetsEarly(LaunchOp launch, const Plans &plans) {
+  llvm::SmallPtrSet<Operation *, 2> running;
+  LaunchOp before = launchBefore(launch);
+  for (bool isOpen = true; isOpen && before; before = launchBefore(before)) {
+    running.insert(before);
+    // A library's kernels have no plan: they start when all others have ended.
+    auto plan = plans.find(before.getKernel());
+    isOpen = plan != plans.end() && plan->second.startsDependentsFirst;
+  }
+  return llvm::none_of(launch.getInputs(), [&](Value input) {
+    return isa<IndexSetType>(input.getType()) &&
+           running.contains(input.getDefiningOp());
+  });
+}
+
 LogicalResult emitEntries(ModuleOp scheduled, ModuleOp target,
                           int64_t capability) {
   OpBuilder b(target.getBodyRegion());
@@ -258,6 +316,7 @@ LogicalResult emitEntries(ModuleOp scheduled, ModuleOp target,
   declareShared(b, target.getLoc());
   llvm::SmallSetVector<Type, 2> casts;
   std::set<Activation> activations;
+  Plans plans;
   for (KernelOp kernel : scheduled.getOps<KernelOp>()) {
     if (kernel.getLibraryAttr()) {
       kernel.walk([&](Operation *op) {
@@ -276,8 +335,16 @@ LogicalResult emitEntries(ModuleOp scheduled, ModuleOp target,
     FailureOr<GpuPlan> plan = planGpuKernel(kernel, capability);
     if (failed(plan))
       return failure();
-    emitEntry(b, *plan);
+    plan->isSetEarly = true;
+    plans.try_emplace(kernel.getSymName(), std::move(*plan));
   }
+  scheduled.walk([&](LaunchOp launch) {
+    if (auto plan = plans.find(launch.getKernel()); plan != plans.end())
+      plan->second.isSetEarly &= takesSetsEarly(launch, plans);
+  });
+  for (KernelOp kernel : scheduled.getOps<KernelOp>())
+    if (auto plan = plans.find(kernel.getSymName()); plan != plans.end())
+      emitEntry(b, plan->second);
   for (Type element : syntheticElements(scheduled))
     emitFill(b, target.getLoc(), element);
   emitQuantisers(b, scheduled);

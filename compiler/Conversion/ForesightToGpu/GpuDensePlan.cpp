@@ -87,6 +87,7 @@ void foresight::planDecodeAttention(GpuPlan &plan) {
   split.depth = kCopies;
   GpuLaunch &launch = plan.launch;
   launch.threads = kAttentionThreads;
+  plan.startsDependentsFirst = true;
   launch.blocks = cache.getHeads() * split.blocks;
   int64_t padded = ceilDiv(cache.getHeadDim(), 16) * 16;
   plan.rowAt = kReduceBytes;

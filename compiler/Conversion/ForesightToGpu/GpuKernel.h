@@ -17,6 +17,9 @@ enum class GpuBody {
   RowProduct,      ///< a block is neighbouring weight rows (T = 1)
   SparseProduct,   ///< a warp scores neurons, a block multiplies those kept
   ColumnProduct,   ///< a block is 32 columns of every weight row (T = 1)
+  Scores,          ///< a warp scores neurons and says which are kept
+  GatherRows,      ///< some warps are a row of a set that is known (T = 1)
+  GatherColumns,   ///< a block is columns of the rows of such a set (T = 1)
   SkipColumns,     ///< the same of the rows whose input is not zero
   Attention,       ///< a block is a head of a token
   PromptAttention, ///< a block is a head of kPromptQueries tokens
@@ -80,6 +83,22 @@ struct GpuPlan {
   /// Shared memory that a block may have.
   int64_t mostShared = 0;
   GpuBody body = GpuBody::Rows;
+  /// Blocks behind those of the body that run Scores; 0: none do.
+  int64_t riderBlocks = 0;
+  /// Dependents may start before this kernel has waited for those in front.
+  bool startsDependentsFirst = false;
+  /// Every set that a launch takes is in memory before it may start, and is
+  /// read without waiting.
+  bool isSetEarly = false;
+  /// GatherRows: warps of a row, 16-byte loads of a lane of it, rows of a warp
+  /// that are under way. GatherColumns: columns of a block.
+  int64_t warpsPerRow = 0, loadsOfLane = 0, rowsUnderWay = 0,
+          columnsPerBlock = 0;
+  /// Offsets in shared memory of the members of a set, 16 bits each, and of
+  /// what warps add up.
+  int64_t listAt = 0, partsAt = 0;
+  /// Registers of a thread; 0: what the assembler likes.
+  int64_t mostRegisters = 0;
   GpuLaunch launch;
 
   llvm::SmallVector<GpuProduct> products;
@@ -109,6 +128,10 @@ void planDecodeAttention(GpuPlan &plan);
 /// What GpuSparsePlan.cpp knows of SparseProduct and SkipColumns.
 mlir::LogicalResult planSparseProduct(GpuPlan &plan);
 void planSkipColumns(GpuPlan &plan);
+/// Shared memory is what the body needs already, or more.
+mlir::LogicalResult planScores(GpuPlan &plan);
+mlir::LogicalResult planGatherRows(GpuPlan &plan);
+mlir::LogicalResult planGatherColumns(GpuPlan &plan);
 
 /// The entry being emitted.
 class GpuFrame {
@@ -149,6 +172,9 @@ mlir::Value emitGpuEpilogue(GpuFrame &frame, mlir::Value value,
                             mlir::Value column);
 void emitRowProduct(GpuFrame &frame);
 void emitSparseProduct(GpuFrame &frame);
+void emitScores(GpuFrame &frame);
+void emitGatherRows(GpuFrame &frame);
+void emitGatherColumns(GpuFrame &frame);
 void emitColumnProduct(GpuFrame &frame);
 void emitSkipColumns(GpuFrame &frame);
 void emitGpuAttention(GpuFrame &frame);

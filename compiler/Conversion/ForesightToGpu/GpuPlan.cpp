@@ -89,23 +89,29 @@ LogicalResult Planner::sortOps() {
       return op.emitError() << "has no GPU lowering inside this kernel";
   }
   const GpuSparse &sparse = plan.sparse;
-  bool isSparse = sparse.predict || sparse.select || sparse.product;
+  // What predicts for a later stage rides beside attention, or is alone.
+  bool scores = (sparse.predict || sparse.select) && !sparse.product;
   int kinds = !plan.products.empty() + bool(plan.column) +
-              bool(plan.attention) + isSparse;
+              bool(plan.attention) + bool(sparse.product) +
+              (scores && !plan.attention);
   if (kinds > 1)
     return plan.kernel.emitError()
            << "mixes products of rows, of selected rows, of columns and "
               "attention: a GPU kernel has one body";
   if (!plan.products.empty())
     plan.body = GpuBody::RowProduct;
-  else if (isSparse)
-    plan.body = GpuBody::SparseProduct;
+  else if (sparse.product)
+    plan.body = sparse.predict || sparse.select ? GpuBody::SparseProduct
+                                                : GpuBody::GatherRows;
   else if (plan.column)
-    plan.body = plan.column.getSkipZeros() ? GpuBody::SkipColumns
-                                           : GpuBody::ColumnProduct;
+    plan.body = plan.column.getRows()        ? GpuBody::GatherColumns
+                : plan.column.getSkipZeros() ? GpuBody::SkipColumns
+                                             : GpuBody::ColumnProduct;
   else if (plan.attention)
     plan.body = usesTensorCores(plan.attention) ? GpuBody::PromptAttention
                                                 : GpuBody::Attention;
+  else if (scores)
+    plan.body = GpuBody::Scores;
   return success();
 }
 
@@ -197,10 +203,8 @@ LogicalResult Planner::planColumnProduct() {
     return plan.column.emitError()
            << "has more than one row: on a GPU a product over a prompt is a "
               "library stage";
-  if (plan.column.getRows())
-    return plan.column.emitError()
-           << "takes an index set, which is not known outside the kernel that "
-              "selects: use skip_zeros";
+  if (plan.body == GpuBody::GatherColumns)
+    return planGatherColumns(plan);
   plan.launch.threads = kColumnProductThreads;
   plan.launch.blocks = padRow(gpuColumns(plan.column.getResult())) / 32;
   plan.rowAt = kReduceBytes;
@@ -257,7 +261,7 @@ void Planner::countWeights() {
     if (auto linear = dyn_cast<LinearOp>(op))
       whole.insert(linear.getWeight());
     else if (auto column = dyn_cast<ColumnLinearOp>(op);
-             column && !column.getSkipZeros())
+             column && !column.getSkipZeros() && !column.getRows())
       whole.insert(column.getWeight());
     else if (auto select = dyn_cast<SelectCertifiedOp>(op))
       whole.insert(select.getCopy());
@@ -298,8 +302,15 @@ FailureOr<GpuPlan> Planner::run() {
   case GpuBody::SparseProduct:
     planned = planSparseProduct(plan);
     break;
+  case GpuBody::Scores:
+    planned = planScores(plan);
+    break;
+  case GpuBody::GatherRows:
+    planned = planGatherRows(plan);
+    break;
   case GpuBody::ColumnProduct:
   case GpuBody::SkipColumns:
+  case GpuBody::GatherColumns:
     planned = planColumnProduct();
     break;
   case GpuBody::Attention:
@@ -308,6 +319,8 @@ FailureOr<GpuPlan> Planner::run() {
     planned = planAttention();
     break;
   }
+  if (succeeded(planned) && plan.attention && plan.sparse.predict)
+    planned = planScores(plan);
   if (failed(planned))
     return failure();
   countWeights();

@@ -288,6 +288,8 @@ void GpuScores::round(Place placeOf) {
       c.add(moveBits(c, toInteger(sums[2]), kHighBits), toInteger(sums[3])),
       c.i32((1 << bits) - 1));
 
+  if (!product)
+    return;
   // The product's input is often the same row, scaled.
   auto ofPredict = predict.getX().getDefiningOp<LayerNormOp>();
   auto ofProduct = product.getX().getDefiningOp<LayerNormOp>();

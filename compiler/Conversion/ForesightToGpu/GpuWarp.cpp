@@ -82,6 +82,21 @@ Value foresight::sumLanesOf(GpuCode &c, Value x, int64_t lanes) {
   return c.sumOver(x, 1, lanes);
 }
 
+Value foresight::sumLanesBelow(GpuCode &c, Value x) {
+  for (int64_t by = 1; by < kWarp; by *= 2) {
+    Value other = NVVM::ShflOp::create(c.b, c.loc, x.getType(),
+                                       c.i32(kAllLanes), x, c.i32(by), c.i32(0),
+                                       NVVM::ShflKind::up, UnitAttr());
+    x = c.select(c.lessThan(c.lane, c.i64(by)), x, c.add(x, other));
+  }
+  return x;
+}
+
+Value foresight::orLanes(GpuCode &c, Value x) {
+  return NVVM::ReduxOp::create(c.b, c.loc, x.getType(), x, NVVM::ReduxKind::OR,
+                               c.i32(kAllLanes));
+}
+
 void foresight::copyAsync(GpuCode &c, Value to, Value from, int64_t bytes,
                           Value read) {
   NVVM::CpAsyncOp::create(

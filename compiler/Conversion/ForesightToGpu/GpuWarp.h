@@ -25,6 +25,11 @@ void syncWarp(GpuCode &c);
 /// A sum of i32 over the lanes of each group of `lanes`.
 mlir::Value sumLanesOf(GpuCode &c, mlir::Value x, int64_t lanes);
 
+/// The same of lower lanes and this one.
+mlir::Value sumLanesBelow(GpuCode &c, mlir::Value x);
+/// One word of all lanes' bits.
+mlir::Value orLanes(GpuCode &c, mlir::Value x);
+
 /// Copies 4 or 16 bytes from weights to shared memory, without registers; a
 /// group of copies is waited for with all but the `newer` last groups.
 /// Where `read` is given, only so many bytes are read, zeros follow.

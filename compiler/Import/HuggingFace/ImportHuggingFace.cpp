@@ -13,20 +13,6 @@ using namespace mlir;
 using namespace foresight;
 namespace fs = std::filesystem;
 
-static Type elementType(MLIRContext &context, ElementType type) {
-  Builder b(&context);
-  switch (type) {
-  case ElementType::F64:
-    return b.getF64Type();
-  case ElementType::F16:
-    return b.getF16Type();
-  case ElementType::BF16:
-    return b.getBF16Type();
-  default:
-    return b.getF32Type();
-  }
-}
-
 namespace {
 
 /// The tensors of a checkpoint under canonical names, and which of them were
@@ -201,10 +187,7 @@ Result<std::optional<WeightSource>> Checkpoint::take(MLIRContext &context,
     warnOfOtherHead(context, *tensor);
   WeightSource source;
   source.name = stored;
-  source.source = ExternalAttr::get(
-      &context, tensor->file->path(), static_cast<int64_t>(tensor->offset),
-      static_cast<int64_t>(tensor->bytes), elementType(context, tensor->type),
-      /*transposed=*/false);
+  source.source = externalSource(context, *tensor);
   return std::optional<WeightSource>(std::move(source));
 }
 

@@ -16,6 +16,28 @@ using namespace foresight;
 /// Learned positions of OPT start at this row of their table.
 static constexpr int64_t kPositionOffset = 2;
 
+static Type elementType(MLIRContext &context, ElementType type) {
+  Builder b(&context);
+  switch (type) {
+  case ElementType::F64:
+    return b.getF64Type();
+  case ElementType::F16:
+    return b.getF16Type();
+  case ElementType::BF16:
+    return b.getBF16Type();
+  default:
+    return b.getF32Type();
+  }
+}
+
+ExternalAttr foresight::externalSource(MLIRContext &context,
+                                       const TensorInfo &tensor) {
+  return ExternalAttr::get(
+      &context, tensor.file->path(), static_cast<int64_t>(tensor.offset),
+      static_cast<int64_t>(tensor.bytes), elementType(context, tensor.type),
+      /*transposed=*/false);
+}
+
 namespace {
 
 /// Adds ops to `@step`, and the symbol of each weight when it is first used.
@@ -25,16 +47,7 @@ public:
               const WeightProvider &provider)
       : config(config), provider(provider), b(module.getContext()),
         symbols(OpBuilder::atBlockBegin(module.getBody())) {
-    switch (dtype) {
-    case ElementType::F16:
-      matrixElement = b.getF16Type();
-      break;
-    case ElementType::BF16:
-      matrixElement = b.getBF16Type();
-      break;
-    default:
-      matrixElement = b.getF32Type();
-    }
+    matrixElement = elementType(*module.getContext(), dtype);
   }
 
   Result<func::FuncOp> build(ModuleOp module, int64_t maxSeq);

@@ -71,8 +71,13 @@ LogicalResult ManifestBuilder::addSelection(LaunchOp launch, LaunchOp dense,
   json["neurons"] = fc1.getDimSize(0);
   json["hidden"] = fc1.getDimSize(1);
 
-  auto select = find<SelectCertifiedOp>(kernel);
-  auto predict = find<PredictOp>(kernel);
+  // The stage itself selects, or one before it whose set it takes.
+  LaunchOp selecting =
+      gather ? producerOf(launch, gather.getRows()) : LaunchOp();
+  if (!selecting)
+    selecting = launch;
+  auto select = find<SelectCertifiedOp>(kernelOf(selecting));
+  auto predict = find<PredictOp>(kernelOf(selecting));
   struct Item {
     const char *key;
     Value value;
@@ -83,7 +88,9 @@ LogicalResult ManifestBuilder::addSelection(LaunchOp launch, LaunchOp dense,
         Item{"bias1", bias, true}, Item{"gamma", norm.getGamma(), true},
         Item{"beta", norm.getBeta(), true},
         Item{"copy", select ? select.getCopy() : Value(), true}}) {
-    FailureOr<int64_t> index = indexOf(launch, item.value, item.weight);
+    bool isCopy = StringRef(item.key) == "copy";
+    FailureOr<int64_t> index =
+        indexOf(isCopy ? selecting : launch, item.value, item.weight);
     if (failed(index))
       return failure();
     json[item.key] = *index;
@@ -92,7 +99,12 @@ LogicalResult ManifestBuilder::addSelection(LaunchOp launch, LaunchOp dense,
   json["bits"] =
       select ? cast<LowBitType>(select.getCopy().getType()).getBits() : 0;
   json["kappa"] = kappa;
-  json["rule"] = !select ? "skip" : kappa >= 1 ? "proof" : "margin";
+  // A copy of fc1 scores the normalised row itself.
+  bool isLowRank = select && !select.getX().getDefiningOp<LayerNormOp>();
+  json["rule"] = !select      ? "skip"
+                 : isLowRank  ? "low_rank"
+                 : kappa >= 1 ? "proof"
+                              : "margin";
   json["lookahead"] =
       stringifyLookahead(predict ? predict.getLookahead() : Lookahead::Here)
           .str();

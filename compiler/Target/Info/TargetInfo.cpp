@@ -30,6 +30,8 @@ public:
   bool appendsInAttention(RowCount rows) const override {
     return rows == RowCount::One;
   }
+  // The cores are busy with heads, and fc1's stage reads the scores at once.
+  bool predictsBesideAttention() const override { return false; }
   // A core walks either at the speed of memory.
   bool multipliesByRows() const override { return false; }
   int64_t rowPadElements() const override { return FORESIGHT_ROW_PAD; }
@@ -41,6 +43,9 @@ public:
 class CudaTargetInfo : public CpuTargetInfo {
 public:
   llvm::StringRef getName() const override { return "cuda"; }
+  // Attention leaves most multiprocessors idle, and who knows the rows two
+  // stages ahead asks for them before the stage in front has ended.
+  bool predictsBesideAttention() const override { return true; }
   // A block of columns reads pieces of rows and its groups' sums must meet.
   bool multipliesByRows() const override { return true; }
   // Tensor cores read 16 bits.

@@ -185,10 +185,19 @@ Status Packing::Impl::add(Resolver &resolver, WeightOp weight) {
   return {};
 }
 
-Result<Packing> Packing::plan(ModuleOp module) {
+Result<Packing> Packing::plan(ModuleOp module, bool isGenerated) {
   auto impl = std::make_unique<Impl>();
   std::set<std::string> used;
   module.walk([&](GetWeightOp op) { used.insert(op.getWeight().str()); });
+  // Who makes a low-bit copy when it loads needs what it is made of.
+  if (isGenerated)
+    for (WeightOp weight : module.getOps<WeightOp>())
+      if (auto derived = dyn_cast<DerivedAttr>(weight.getSource());
+          derived && derived.getKind() == DerivedKind::LowBit &&
+          used.count(weight.getSymName().str()))
+        for (FlatSymbolRefAttr source : derived.getSources())
+          if (source.getValue() != DerivedAttr::kMissing)
+            used.insert(source.getValue().str());
   Resolver resolver(module);
   // In the order of the module: that of the layers.
   for (WeightOp weight : module.getOps<WeightOp>())

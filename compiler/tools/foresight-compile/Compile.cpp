@@ -7,6 +7,7 @@
 
 #include "foresight/Conversion/ForesightToCpu/ForesightToCpu.h"
 #include "foresight/Import/Opt/ModelFacts.h"
+#include "foresight/Import/Predictors/Predictors.h"
 #include "foresight/Transforms/Passes.h"
 #include "foresight/support/AtomicFile.h"
 
@@ -145,6 +146,16 @@ static std::string rangeText(int64_t least, int64_t most) {
 Status Compilation::chooseProfile() {
   if (options.sparsity == Sparsity::None)
     return {};
+  if (options.predictorRank || !options.predictors.empty()) {
+    PredictorOptions predictors;
+    predictors.file = options.predictors;
+    predictors.rank = options.predictorRank;
+    predictors.seed = options.seed;
+    predictors.density = options.density;
+    FORESIGHT_TRY(profile, addPredictors(*module, predictors));
+    progress.note(std::to_string(profile->layers.size()) + " layers low_rank");
+    return {};
+  }
   std::optional<Profile> given;
   if (!options.profile.empty()) {
     FORESIGHT_TRY(given, Profile::readFile(options.profile));

@@ -148,7 +148,7 @@ Status Compilation::announceWeights(const Packing &packing) {
 }
 
 Status Compilation::emitBundle() {
-  FORESIGHT_TRY(Packing packing, Packing::plan(*module));
+  FORESIGHT_TRY(Packing packing, Packing::plan(*module, generatesWeights()));
   FORESIGHT_CHECK(announceWeights(packing));
   FORESIGHT_TRY(OrderedJson facts, manifest(packing));
   std::string text = dumpJson(facts, 1);

@@ -70,7 +70,10 @@ Status Compilation::import() {
     ShapeOptions shape;
     shape.shape = options.shape;
     shape.seed = options.seed;
-    shape.density = options.density;
+    // Whom a made-up predictor selects does not depend on fc1: to select a
+    // share that is also active, nearly all neurons are.
+    constexpr double kNearlyAll = 0.98;
+    shape.density = options.predictorRank ? kNearlyAll : options.density;
     shape.import = importOptions;
     FORESIGHT_TRY(module, importShape(context, shape));
     break;

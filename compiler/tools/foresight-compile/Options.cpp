@@ -31,6 +31,9 @@ an .mlir file of a raised or later phase.
   --margin=Z          standard errors of rounding that --sparsity=predicted
                       allows for (default 4)
   --profile=FILE      how each layer is made sparse, from `foresight calibrate`
+  --predictors=FILE   low-rank predictors for --sparsity=predicted, a safetensors
+                      file: docs/design/weights.md
+  --predictor=low-rank:R  the same, made up, of rank R, with --shape
   --dtype=TYPE        auto, f32, f16 or bf16: what weights and KV cache are kept
                       in (default auto: bf16 if the model is bf16, else f16)
   --max-seq=N         tokens that the KV cache has room for (default: all that
@@ -190,6 +193,15 @@ private:
       options.profile = value;
     } else if (name == "--verify") {
       options.verify = value;
+    } else if (name == "--predictors") {
+      options.predictors = value;
+    } else if (name == "--predictor") {
+      const std::string kind = "low-rank:";
+      if (!value.starts_with(kind))
+        return usage(name + " is low-rank:R, not '" + value + "'");
+      FORESIGHT_TRY(options.predictorRank,
+                    number<int64_t>(name + "=" + kind + "R",
+                                    value.substr(kind.size()), 16, 4096));
     } else if (name == "--dump") {
       options.dump = value;
     } else if (name == "--shape") {
@@ -219,6 +231,18 @@ private:
       return usage("--check writes nothing: leave -o and --emit out");
     if (!options.verify.empty() && options.emit < Emit::Bundle)
       return usage("--verify runs a bundle; --emit is bundle or exe with it");
+    const bool lowRank = options.predictorRank || !options.predictors.empty();
+    if (lowRank && options.sparsity != Sparsity::Predicted)
+      return usage("--predictors and --predictor are for "
+                   "--sparsity=predicted");
+    if (lowRank && !options.profile.empty())
+      return usage("--profile and low-rank predictors exclude each other");
+    if (options.predictorRank && options.shape.empty())
+      return usage("--predictor=low-rank:R is for --shape; --predictors=FILE "
+                   "gives those of a model");
+    if (!options.predictors.empty() && !options.shape.empty())
+      return usage("--predictors=FILE is for a model; --predictor=low-rank:R "
+                   "for --shape");
     std::string why;
     if (llvm::StringRef(options.target).starts_with("cuda")) {
       auto variant = cudaVariant(options.target, why);
@@ -263,7 +287,11 @@ CompileOptions::record() const {
     list.emplace_back(name, text.str());
   };
   add("sparsity", nameOf(sparsity));
-  if (sparsity == Sparsity::Predicted)
+  if (predictorRank)
+    add("predictor", "low-rank:" + std::to_string(predictorRank));
+  else if (!predictors.empty())
+    add("predictors", predictors.substr(predictors.rfind('/') + 1));
+  else if (sparsity == Sparsity::Predicted)
     add("margin", margin);
   add("target", target);
   add("dtype", dtype);

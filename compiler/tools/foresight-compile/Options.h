@@ -30,7 +30,9 @@ struct CompileOptions {
   Sparsity sparsity = Sparsity::Exact;
   double margin = 4;
   std::string profile;
-  std::string verify; ///< a reference that the bundle is compared with
+  std::string verify;        ///< a reference that the bundle is compared with
+  std::string predictors;    ///< a file of low-rank predictors
+  int64_t predictorRank = 0; ///< of synthetic ones; 0: none
   std::string dtype = "auto";
   int64_t maxSeq = 0;
   std::string target = "cpu";

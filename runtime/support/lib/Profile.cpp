@@ -1,5 +1,4 @@
-//===- Profile.cpp - How sparse each layer is made
-//-------------------------===//
+//===- Profile.cpp - How sparse each layer is made ------------------------===//
 
 #include "foresight/support/Profile.h"
 
@@ -16,9 +15,10 @@ static constexpr int64_t kMinBits = 2, kMaxBits = 8;
 /// Beyond this a margin reads more than the proof does at any size in use.
 static constexpr double kMaxMargin = 1000;
 
-static constexpr std::array<std::pair<LayerProfile::Rule, std::string_view>, 4>
+static constexpr std::array<std::pair<LayerProfile::Rule, std::string_view>, 5>
     kRules = {{{LayerProfile::Rule::Proof, "proof"},
                {LayerProfile::Rule::Margin, "margin"},
+               {LayerProfile::Rule::LowRank, "low_rank"},
                {LayerProfile::Rule::Skip, "skip"},
                {LayerProfile::Rule::Dense, "dense"}}};
 static constexpr std::array<

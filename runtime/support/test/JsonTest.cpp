@@ -80,7 +80,7 @@ TEST(ProfileTest, EveryRuleIsChecked) {
       {R"({"layer":2,"rule":"skip"})", "names layer 2 of 2"},
       {R"({"layer":-1,"rule":"skip"})", "names layer -1 of 2"},
       {R"({"layer":0,"rule":"magic"})",
-       "'magic'; it must be one of proof, margin, skip, dense"},
+       "'magic'; it must be one of proof, margin, low_rank, skip, dense"},
       {R"({"layer":0,"rule":"proof"})", "\"bits\" is missing"},
       {R"({"layer":0,"rule":"proof","bits":9})", "from 2 to 8"},
       {R"({"layer":0,"rule":"margin","bits":4})", "\"margin\" is missing"},

@@ -37,6 +37,9 @@ public:
   virtual int64_t promptTokens() const = 0;
   /// Whether attention also writes the keys and values of its tokens.
   virtual bool appendsInAttention(RowCount rows) const = 0;
+  /// Whether what is predicted from attention's input, or from what lies before
+  /// it, is predicted and selected beside attention. The set leaves its stage.
+  virtual bool predictsBesideAttention() const = 0;
   /// Whether a product that uses all of its inputs is faster by rows of the
   /// output than by rows of the input.
   virtual bool multipliesByRows() const = 0;

@@ -89,13 +89,14 @@ def SparsifyPass : Pass<"foresight-sparsify", "mlir::ModuleOp"> {
     |---|---|
     | `proof` | `predict`, `select_certified` with kappa 1, `sparse_mlp`: neurons that the low-bit copy proves inactive are left out |
     | `margin` | the same with kappa = margin / sqrt(hidden size) |
+    | `low_rank` | `linear` with the predictor's first matrix beside query, key and value, `predict` with an 8-bit copy of its second, `select_certified` with kappa 0, `sparse_mlp`; the matrices are the weights `layers.N.predictor.first.weight`, `.second.weight` and `.second.bias` |
     | `skip` | `sparse_mlp` without a set: fc1 dense, fc2 rows of zero neurons are not read |
     | `dense` | stays `mlp` |
 
     Only ReLU has neurons that are exactly 0: an MLP with another activation stays dense and a remark says so. What was done and why is left on the
     entry as `foresight.sparsity`, one dictionary a layer, and the module's `sparsity` fact is updated.
 
-    **Results change** with `margin`: a neuron that rounding made look inactive is taken for 0. The other rules change nothing.
+    **Results change** with `margin` and `low_rank`: a neuron that the prediction leaves out is taken for 0. The other rules change nothing.
     ```mlir
     %y = foresight.mlp %x, %w1 <relu> %w2 : tensor<1x16xf32>, tensor<64x16xf16>, tensor<64x16xf16> -> tensor<1x16xf32>
     // becomes, with: foresight.weight @fc1.low_bit : !foresight.low_bit<64 x 16, 4> = #foresight.derived<low_bit, [@fc1, @none, @none, @none]>

@@ -8,9 +8,11 @@
 #ifndef FORESIGHT_IMPORT_OPT_OPTSTEP_H
 #define FORESIGHT_IMPORT_OPT_OPTSTEP_H
 
+#include "foresight/Dialect/Foresight.h"
 #include "foresight/Import/Opt/ModelFacts.h"
 #include "foresight/support/ElementType.h"
 #include "foresight/support/Json.h"
+#include "foresight/support/Safetensors.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -63,6 +65,10 @@ struct WeightSource {
   /// What errors and the manifest call it.
   std::string name;
 };
+
+/// The data of a tensor in a safetensors file.
+ExternalAttr externalSource(mlir::MLIRContext &context,
+                            const TensorInfo &tensor);
 
 /// Gives the weight of a canonical name ("layers.0.fc1.weight",
 /// "embed_tokens.weight"), which must have `shape`; unset if the model has

@@ -44,8 +44,9 @@ class Packing {
 public:
   /// Finds the weights that `get_weight` ops of the module name, opens their
   /// files, checks ranges and shapes, finds weights of equal content, and gives
-  /// each its place. The module is not needed afterwards.
-  static Result<Packing> plan(mlir::ModuleOp module);
+  /// each its place. With `isGenerated` the sources of low-bit copies too: they
+  /// are made where the weights are. The module is not needed afterwards.
+  static Result<Packing> plan(mlir::ModuleOp module, bool isGenerated = false);
 
   Packing(Packing &&) noexcept;
   Packing &operator=(Packing &&) noexcept;

@@ -24,6 +24,9 @@ struct LayerProfile {
   enum class Rule {
     Proof,  ///< neurons that the error bound proves inactive are left out
     Margin, ///< the same with a bound of `margin` standard errors
+    /// Neurons that a low-rank predictor scores above zero; it is a pair of
+    /// matrices beside the model's weights.
+    LowRank,
     Skip,   ///< fc1 dense; fc2 rows of inactive neurons are not read
     Dense,
   };
