@@ -62,8 +62,13 @@ LogicalResult verifyDerived(WeightOp op, DerivedAttr source) {
            << "is derived by " << stringifyDerivedKind(source.getKind())
            << ", which takes " << needed << ", from " << count;
   };
+  if (source.getFirst() && source.getKind() != DerivedKind::SliceRows)
+    return op.emitOpError() << "is derived by "
+                            << stringifyDerivedKind(source.getKind())
+                            << ", which has no first row";
   switch (source.getKind()) {
   case DerivedKind::Transpose:
+  case DerivedKind::SliceRows:
     return count == 1 ? success() : LogicalResult(wrongCount("one source"));
   case DerivedKind::ConcatRows:
     return count >= 1 ? success()
@@ -179,6 +184,16 @@ LogicalResult WeightOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
       return emitOpError() << "has rank " << type.getRank()
                            << " but only a matrix can be transposed";
     return check(0, {type.getDimSize(1), type.getDimSize(0)});
+  }
+  if (derived.getKind() == DerivedKind::SliceRows) {
+    const int64_t first = derived.getFirst(), rows = type.getDimSize(0);
+    if (types[0].getRank() != type.getRank() || first < 0 ||
+        types[0].getShape().drop_front() != type.getShape().drop_front() ||
+        first > types[0].getDimSize(0) - rows)
+      return emitOpError() << "has type " << type << ", which are no rows of "
+                           << derived.getSources()[0] << ", of type "
+                           << types[0] << ", from " << first << " on";
+    return success();
   }
   int64_t total = 0;
   for (auto [i, source] : llvm::enumerate(types)) {

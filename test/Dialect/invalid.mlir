@@ -100,6 +100,18 @@ foresight.weight @w : tensor<16x4xf32> = #foresight.derived<concat_rows, [@v, @u
 // -----
 
 foresight.weight @v : tensor<8x4xf32> = dense<1.0> : tensor<8x4xf32>
+// expected-error@+1 {{has type 'tensor<4x4xf32>', which are no rows of @v, of type 'tensor<8x4xf32>', from 5 on}}
+foresight.weight @w : tensor<4x4xf32> = #foresight.derived<slice_rows, [@v], first = 5>
+
+// -----
+
+foresight.weight @v : tensor<8x4xf32> = dense<1.0> : tensor<8x4xf32>
+// expected-error@+1 {{is derived by transpose, which has no first row}}
+foresight.weight @w : tensor<4x8xf32> = #foresight.derived<transpose, [@v], first = 5>
+
+// -----
+
+foresight.weight @v : tensor<8x4xf32> = dense<1.0> : tensor<8x4xf32>
 // expected-error@+1 {{has type '!foresight.low_bit<8 x 4, 4>' but is derived by transpose}}
 foresight.weight @w : !foresight.low_bit<8 x 4, 4> = #foresight.derived<transpose, [@v]>
 

@@ -13,6 +13,10 @@ foresight.weight @bias : tensor<8xf32> = dense<-1.0> : tensor<8xf32>
 foresight.weight @fc1_t : tensor<4x8xf16> = #foresight.derived<transpose, [@fc1]>
 // CHECK: foresight.weight @both : tensor<16x4xf16> = #foresight.derived<concat_rows, [@fc1, @fc1]>
 foresight.weight @both : tensor<16x4xf16> = #foresight.derived<concat_rows, [@fc1, @fc1]>
+// CHECK: foresight.weight @half : tensor<4x4xf16> = #foresight.derived<slice_rows, [@fc1], first = 4>
+foresight.weight @half : tensor<4x4xf16> = #foresight.derived<slice_rows, [@fc1], first = 4>
+// CHECK: foresight.weight @some : tensor<3xf32> = #foresight.derived<slice_rows, [@bias]>
+foresight.weight @some : tensor<3xf32> = #foresight.derived<slice_rows, [@bias]>
 // CHECK: foresight.weight @copy : !foresight.low_bit<8 x 4, 4> = #foresight.derived<low_bit, [@fc1, @bias, @none, @none]>
 foresight.weight @copy : !foresight.low_bit<8 x 4, 4> = #foresight.derived<low_bit, [@fc1, @bias, @none, @none]>
 // CHECK: foresight.weight @even : tensor<4xf32> = #foresight.derived<balance, [@fc1, @none]>

@@ -63,6 +63,8 @@ static SyntheticAttr syntheticSource(ModuleOp module, StringRef name) {
     auto derived = dyn_cast<DerivedAttr>(weight.getSource());
     if (!derived)
       return dyn_cast<SyntheticAttr>(weight.getSource());
+    if (derived.getKind() == DerivedKind::SliceRows)
+      return {}; // the rule begins at its first element
     weight = module.lookupSymbol<WeightOp>(derived.getSources()[0].getValue());
   }
   return {};

@@ -113,8 +113,8 @@ Result<std::shared_ptr<const Tensor>> Resolver::dense(WeightOp weight,
   return std::shared_ptr<const Tensor>(std::move(tensor));
 }
 
-/// The weight as the transpose of its source, or its sources joined. `data` has
-/// the shape of the result.
+/// The weight as the transpose of its source, as rows of it, or its sources
+/// joined. `data` has the shape of the result.
 Result<WeightData> Resolver::derived(WeightOp weight, DerivedAttr attr,
                                      WeightData data) {
   std::vector<WeightData> sources;
@@ -135,6 +135,20 @@ Result<WeightData> Resolver::derived(WeightOp weight, DerivedAttr attr,
     Part part = sources[0].parts.front();
     std::swap(part.rows, part.columns);
     part.transposed = !part.transposed;
+    rows = part.rows;
+    columns = part.columns;
+    data.parts = {part};
+  } else if (attr.getKind() == DerivedKind::SliceRows) {
+    if (sources.size() != 1 || sources[0].parts.size() != 1)
+      return makeError(ErrorCode::BadInput, labelOf(weight),
+                       ": a slice needs one source that is not joined from "
+                       "others");
+    Part part = sources[0].parts.front();
+    const int64_t first = attr.getFirst();
+    part.pitch = part.tensorColumns();
+    part.first = data.vector ? part.index(0, first) : part.index(first, 0);
+    (data.vector ? part.columns : part.rows) =
+        data.vector ? data.columns : data.rows;
     rows = part.rows;
     columns = part.columns;
     data.parts = {part};

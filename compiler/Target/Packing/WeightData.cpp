@@ -104,11 +104,9 @@ Status WeightData::checkFinite(const Part &part, int64_t row,
   if (column < 0)
     return {};
   const Tensor &tensor = *part.tensor;
-  const int64_t index[] = {part.transposed ? column : row,
-                           part.transposed ? row : column};
-  const int64_t width = part.transposed ? part.rows : part.columns;
-  const float found =
-      tensor.at(static_cast<uint64_t>(index[0] * width + index[1]));
+  const int64_t at = part.index(row, column), width = part.tensorColumns();
+  const int64_t index[] = {vector ? 0 : at / width, vector ? at : at % width};
+  const float found = tensor.at(static_cast<uint64_t>(at));
   const std::string place =
       vector ? shapeText(std::span(index + 1, 1)) : shapeText(index);
   if (std::isfinite(found))
@@ -128,7 +126,7 @@ Status WeightData::readPart(const Part &part, int64_t begin, int64_t end,
   const int64_t width = elementBytes(element);
   if (!part.transposed) {
     for (int64_t row = begin; row < end; ++row, out += stride) {
-      part.tensor->read(static_cast<uint64_t>(row * part.columns),
+      part.tensor->read(static_cast<uint64_t>(part.index(row, 0)),
                         static_cast<size_t>(part.columns), element, out);
       FORESIGHT_CHECK(checkFinite(part, row, out, part.columns));
     }
@@ -144,7 +142,7 @@ Status WeightData::readPart(const Part &part, int64_t begin, int64_t end,
     for (int64_t c = 0; c < part.columns; c += kStripColumns) {
       const int64_t columnCount = std::min(kStripColumns, part.columns - c);
       for (int64_t i = 0; i < columnCount; ++i)
-        part.tensor->read(static_cast<uint64_t>((c + i) * part.rows + row),
+        part.tensor->read(static_cast<uint64_t>(part.index(row, c + i)),
                           static_cast<size_t>(rowCount), element,
                           strip + i * rowCount * width);
       transpose(strip, rowCount * width, target + c * width, stride,
@@ -194,7 +192,9 @@ std::string WeightData::key() const {
       std::string(elementName(element)) + (vector ? " vector" : " matrix");
   for (const Part &part : parts)
     text += "|" + part.tensor->key + " " + std::to_string(part.rows) + "x" +
-            std::to_string(part.columns) + (part.transposed ? "t" : "");
+            std::to_string(part.columns) + (part.transposed ? "t" : "") + "@" +
+            std::to_string(part.first) + "/" +
+            std::to_string(part.tensorColumns());
   return text;
 }
 
@@ -219,10 +219,9 @@ uint64_t WeightData::sample() const {
       (vector ? column : row) -= vector ? part->columns : part->rows;
       ++part;
     }
-    const int64_t index = part->transposed ? column * part->rows + row
-                                           : row * part->columns + column;
     std::byte value[8] = {};
-    part->tensor->read(static_cast<uint64_t>(index), 1, element, value);
+    part->tensor->read(static_cast<uint64_t>(part->index(row, column)), 1,
+                       element, value);
     values.insert(values.end(), value, value + elementBytes(element));
   }
   return hash64(values);

@@ -39,6 +39,18 @@ struct Part {
   std::shared_ptr<const Tensor> tensor;
   int64_t rows = 0, columns = 0;
   bool transposed = false;
+  /// Where it begins in the tensor, and the elements of a row of the tensor,
+  /// where it is not all of it.
+  int64_t first = 0, pitch = 0;
+
+  int64_t tensorColumns() const {
+    return pitch ? pitch : transposed ? rows : columns;
+  }
+  /// Where an element is in the tensor.
+  int64_t index(int64_t row, int64_t column) const {
+    return first + (transposed ? column * tensorColumns() + row
+                               : row * tensorColumns() + column);
+  }
 };
 
 /// A weight with external, synthetic, dense, transposed or joined source.

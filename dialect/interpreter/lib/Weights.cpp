@@ -211,6 +211,13 @@ FailureOr<Data> Weights::make(WeightOp weight) {
       to = std::copy(source->data.begin(), source->data.end(), to);
     return rounded(std::move(joined));
   }
+  case DerivedKind::SliceRows: {
+    Matrix slice = emptyOf(type);
+    const int64_t width = type.getRank() == 1 ? 1 : slice.columns;
+    std::copy_n(matrices[0]->data.begin() + derived.getFirst() * width,
+                slice.data.size(), slice.data.begin());
+    return rounded(std::move(slice));
+  }
   case DerivedKind::LowBit:
     return Data(makeCopy(cast<LowBitType>(weight.getType()), *matrices[0],
                          matrices[1], matrices[2], matrices[3],

@@ -154,6 +154,14 @@ TEST_F(PackingTest, TransposesJoinsConvertsAndPads) {
       "#foresight.derived<transpose, [@a]>"
       "\nforesight.weight @joined : tensor<5x70xf16> = "
       "#foresight.derived<concat_rows, [@a, @b]>"
+      "\nforesight.weight @slice : tensor<2x70xf16> = "
+      "#foresight.derived<slice_rows, [@a], first = 1>"
+      "\nforesight.weight @flippedSlice : tensor<40x3xbf16> = "
+      "#foresight.derived<slice_rows, [@flipped], first = 20>"
+      "\nforesight.weight @back : tensor<3x40xbf16> = "
+      "#foresight.derived<transpose, [@flippedSlice]>"
+      "\nforesight.weight @biasSlice : tensor<2xf32> = "
+      "#foresight.derived<slice_rows, [@bias], first = 1>"
       "\nforesight.weight @bias : tensor<3xf32> = " +
       externalOf(*file, "bias") +
       "\nforesight.weight @biases : tensor<6xf32> = "
@@ -183,6 +191,14 @@ TEST_F(PackingTest, TransposesJoinsConvertsAndPads) {
       EXPECT_EQ(at("flipped", j, i), bfloatToFloat(floatToBfloat(value)));
       EXPECT_EQ(at("joined", i, j), at("a", i, j));
     }
+    for (int64_t j = 0; j < 40; ++j) {
+      EXPECT_EQ(at("flippedSlice", j, i), at("flipped", 20 + j, i));
+      EXPECT_EQ(at("back", i, j), at("flipped", 20 + j, i));
+    }
+    for (int64_t j = 0; i > 0 && j < 70; ++j)
+      EXPECT_EQ(at("slice", i - 1, j), at("a", i, j));
+    if (i > 0)
+      EXPECT_EQ(at("biasSlice", 0, i - 1), bias[i]);
     EXPECT_EQ(at("biases", 0, i), bias[i]);
     EXPECT_EQ(at("biases", 0, 3 + i), bias[i]);
     for (int64_t j = 70; j < 96; ++j) // padding

@@ -31,7 +31,8 @@ def Foresight_DerivedKind : Foresight_Enum<"DerivedKind", "how a weight is made 
   I32EnumAttrCase<"Transpose", 0, "transpose">,
   I32EnumAttrCase<"ConcatRows", 1, "concat_rows">,
   I32EnumAttrCase<"LowBit", 2, "low_bit">,
-  I32EnumAttrCase<"Balance", 3, "balance">]>;
+  I32EnumAttrCase<"Balance", 3, "balance">,
+  I32EnumAttrCase<"SliceRows", 4, "slice_rows">]>;
 def Foresight_DerivedKindAttr : Foresight_EnumAttr<Foresight_DerivedKind, "derived_kind">;
 
 def Foresight_ExternalAttr : Foresight_Attr<"External", "external"> {
@@ -62,6 +63,8 @@ def Foresight_DerivedAttr : Foresight_Attr<"Derived", "derived"> {
   let description = [{
     - `transpose`: one source.
     - `concat_rows`: sources with equal columns, one below the other.
+    - `slice_rows`: the rows of one source from `first` on, or the elements of a vector; the result type says how
+      many. Exporters join query, key and value in one matrix.
     - `low_bit`: sources `[weight, bias, gamma, beta]`; gamma and beta are LayerNorm's, folded into the rows
       (`w[i,k] * gamma[k]`, `b[i] + sum_k w[i,k] * beta[k]`) before they are rounded. A fifth source, `balance`, divides
       the columns: the copy is then applied to rows that are multiplied by it. A missing bias, gamma or beta is
@@ -71,8 +74,13 @@ def Foresight_DerivedAttr : Foresight_Attr<"Derived", "derived"> {
       (`kernels/lowbit`, `balanceColumns`).
   }];
   let parameters = (ins "::foresight::DerivedKind":$kind,
-                        ArrayRefParameter<"::mlir::FlatSymbolRefAttr">:$sources);
-  let assemblyFormat = "`<` $kind `,` `[` $sources `]` `>`";
+                        ArrayRefParameter<"::mlir::FlatSymbolRefAttr">:$sources,
+                        OptionalParameter<"int64_t">:$first);
+  let builders = [AttrBuilder<(ins "::foresight::DerivedKind":$kind,
+                                   "::llvm::ArrayRef<::mlir::FlatSymbolRefAttr>":$sources), [{
+    return $_get($_ctxt, kind, sources, /*first=*/0);
+  }]>];
+  let assemblyFormat = "`<` $kind `,` `[` $sources `]` (`,` `first` `=` $first^)? `>`";
   let extraClassDeclaration = [{
     /// Stands for an optional source that is not there.
     static constexpr ::llvm::StringLiteral kMissing = "none";
