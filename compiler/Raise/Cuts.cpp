@@ -13,7 +13,8 @@ using onnx::Tensor;
 bool Recogniser::visitCut(onnx::NodeOp node) {
   StringRef type = node.getOpType();
   auto inputs = node.getInputs();
-  bool gemm = type == "Gemm";
+  // Of ONNX Runtime; it has the attributes of Gemm and adds nothing.
+  bool gemm = type == "Gemm" || type == "FusedMatMul";
   if ((type == "MatMul" || gemm) && inputs.size() >= 2) {
     if (Matrix matrix = states[inputs[1]].matrix) {
       visitLinear(node, matrix, gemm);
@@ -54,7 +55,8 @@ std::string Recogniser::describeLeaves(ArrayRef<int> made) {
               onnx::nameOf(part.locations.front()) + "'")
                  .str();
     } else if (leaves[leaf].kind == Leaf::VectorLeaf) {
-      item = "tensor '" + vectors[leaves[leaf].index].getName().str() + "'";
+      item = "tensor '" + vectors[leaves[leaf].index].constant.getName().str() +
+             "'";
     } else {
       item = "input '" +
              cast<StringAttr>(graph.getInputs()[leaves[leaf].index]).str() +
@@ -165,7 +167,7 @@ void Recogniser::visitLinear(onnx::NodeOp node, Matrix matrix, bool gemm) {
         static_cast<int64_t>(vectorData[vector].size()) != out ||
         bias.tensors[0].floats() != vectorData[vector])
       return refuse("what it adds is not a bias of " + Twine(out) + " numbers");
-    linear.beta = vectors[vector];
+    linear.setBias(vectors[vector].constant, vectors[vector].elements);
   }
   std::vector<Tensor> tensors;
   for (auto [w, world] : llvm::enumerate(worlds)) {

@@ -28,8 +28,14 @@ public:
 
 private:
   Value emit(int index, const Part &part);
-  Value weight(const std::string &name, Matrix matrix);
-  Value weight(const std::string &name, onnx::ConstantOp constant);
+  Value weight(const std::string &name, Matrix matrix, Slice rows = {});
+  Value weight(const std::string &name, onnx::ConstantOp constant,
+               Slice elements = {});
+  void declare(const std::string &name, Matrix matrix);
+  void declare(const std::string &name, onnx::ConstantOp constant);
+  Value slice(const std::string &name, onnx::ConstantOp constant,
+              bool transposed, RankedTensorType type, int64_t first,
+              llvm::function_ref<void(const std::string &)> declareWhole);
   Value getWeight(Location loc, StringRef name, Type type) {
     return GetWeightOp::create(b, loc, type,
                                FlatSymbolRefAttr::get(b.getContext(), name));
@@ -52,6 +58,8 @@ private:
   int64_t maxSeq;
   Type matrixElement;
   int64_t parameters = 0;
+  /// Symbols of tensors that several weights are slices of.
+  llvm::DenseMap<std::pair<Operation *, unsigned>, std::string> joined;
   std::vector<Value> values;
   Value ids, positions;
   SmallVector<Value> caches;
@@ -60,7 +68,8 @@ private:
 
 } // namespace
 
-Value Emitter::weight(const std::string &name, Matrix matrix) {
+/// Declares a weight that has all of a matrix.
+void Emitter::declare(const std::string &name, Matrix matrix) {
   auto type =
       RankedTensorType::get({matrix.dim(0), matrix.dim(1)}, matrixElement);
   onnx::ConstantOp constant = matrix.constant;
@@ -72,11 +81,11 @@ Value Emitter::weight(const std::string &name, Matrix matrix) {
   WeightOp::create(symbols, locOf(constant), b.getStringAttr(name),
                    TypeAttr::get(type), source);
   parameters += type.getNumElements();
-  return getWeight(locOf(constant), name, type);
 }
 
-/// Vectors are f32 in a bundle; there is nothing to gain from fewer bits.
-Value Emitter::weight(const std::string &name, onnx::ConstantOp constant) {
+/// Declares a weight that has all of a vector. Vectors are f32 in a bundle;
+/// there is nothing to gain from fewer bits.
+void Emitter::declare(const std::string &name, onnx::ConstantOp constant) {
   int64_t size = cast<RankedTensorType>(constant.getType()).getNumElements();
   auto type = RankedTensorType::get({size}, b.getF32Type());
   Attribute source = constant.getSource();
@@ -86,6 +95,48 @@ Value Emitter::weight(const std::string &name, onnx::ConstantOp constant) {
   WeightOp::create(symbols, locOf(constant), b.getStringAttr(name),
                    TypeAttr::get(type), source);
   parameters += size;
+}
+
+/// The weight `name` of a type, as a slice of one that `declareWhole` declares
+/// by the name it is given.
+Value Emitter::slice(
+    const std::string &name, onnx::ConstantOp constant, bool transposed,
+    RankedTensorType type, int64_t first,
+    llvm::function_ref<void(const std::string &)> declareWhole) {
+  std::string &whole = joined[{constant, transposed}];
+  if (whole.empty()) {
+    whole = name + ".joined";
+    declareWhole(whole);
+  }
+  auto source =
+      DerivedAttr::get(b.getContext(), DerivedKind::SliceRows,
+                       FlatSymbolRefAttr::get(b.getContext(), whole), first);
+  WeightOp::create(symbols, locOf(constant), b.getStringAttr(name),
+                   TypeAttr::get(type), source);
+  return getWeight(locOf(constant), name, type);
+}
+
+Value Emitter::weight(const std::string &name, Matrix matrix, Slice rows) {
+  auto type = RankedTensorType::get(
+      {rows.size ? rows.size : matrix.dim(0), matrix.dim(1)}, matrixElement);
+  if (rows.size)
+    return slice(name, matrix.constant, matrix.transposed, type, rows.first,
+                 [&](const std::string &whole) { declare(whole, matrix); });
+  declare(name, matrix);
+  return getWeight(locOf(matrix.constant), name, type);
+}
+
+Value Emitter::weight(const std::string &name, onnx::ConstantOp constant,
+                      Slice elements) {
+  int64_t size =
+      elements.size
+          ? elements.size
+          : cast<RankedTensorType>(constant.getType()).getNumElements();
+  auto type = RankedTensorType::get({size}, b.getF32Type());
+  if (elements.size)
+    return slice(name, constant, false, type, elements.first,
+                 [&](const std::string &whole) { declare(whole, constant); });
+  declare(name, constant);
   return getWeight(locOf(constant), name, type);
 }
 
@@ -111,14 +162,16 @@ Value Emitter::emit(int index, const Part &part) {
                             {model.vocabSize,
                              cast<RankedTensorType>(x.getType()).getDimSize(1)},
                             matrixElement))
-            : weight(part.name + ".weight", part.matrix);
-    Value bias = part.beta ? weight(part.name + ".bias", part.beta) : Value();
+            : weight(part.name + ".weight", part.matrix, part.rows);
+    Value bias =
+        part.beta ? weight(part.name + ".bias", part.beta, part.bias) : Value();
     return LinearOp::create(b, loc, type, x, matrix, bias, Activation::None);
   }
   case Part::Kind::Norm: {
     Value gamma =
         part.gamma ? weight(part.name + ".weight", part.gamma) : Value();
-    Value beta = part.beta ? weight(part.name + ".bias", part.beta) : Value();
+    Value beta =
+        part.beta ? weight(part.name + ".bias", part.beta, part.bias) : Value();
     return LayerNormOp::create(b, loc, type, x, gamma, beta,
                                b.getF64FloatAttr(part.number));
   }

@@ -15,8 +15,8 @@ static constexpr double kExact = 1e-9;
 
 /// How well constants of the graph are rounded to, so how far a formula with
 /// exact constants may be off.
-double Recogniser::precisionOf(const State &state) const {
-  Type element = state.tensors.front().element();
+double Recogniser::precisionOf(const Tensor &tensor) const {
+  Type element = tensor.element();
   return element.isF16() ? 2e-3 : element.isBF16() ? 2e-2 : 1e-6;
 }
 
@@ -156,6 +156,40 @@ bool Recogniser::matchLastRows(State &state, int x) {
   return true;
 }
 
+/// Some features of a linear layer: query, key or value of a layer that was
+/// joined from the three.
+bool Recogniser::matchSlice(State &state, int x, Location loc) {
+  // A copy: adding parts moves them.
+  const Part base = program.parts[x];
+  int64_t width = widthOf(state);
+  if (base.kind != Part::Kind::Linear || width > base.width)
+    return false;
+  auto value = [&](size_t w, int64_t row, int64_t column) {
+    return data[x].worlds[w].floats()[row * base.width + column];
+  };
+  const World &world = worlds.front();
+  int64_t real = 0, first = 0;
+  while (!world.isReal(real))
+    ++real;
+  const std::vector<double> &rows = state.tensors.front().floats();
+  while (first + width <= base.width &&
+         value(0, real, first) != rows[real * width])
+    ++first;
+  if (first + width > base.width ||
+      difference(state, [&](size_t w, int64_t row, int64_t column) {
+        return value(w, row, first + column);
+      }) != 0)
+    return false;
+  Part slice = base;
+  slice.width = width;
+  slice.rows = {base.rows.first + first, width};
+  if (base.beta)
+    slice.bias = {base.bias.first + first, width};
+  slice.locations.push_back(loc);
+  become(state, addPart(std::move(slice), state.tensors));
+  return true;
+}
+
 static double activate(Activation kind, double x) {
   switch (kind) {
   case Activation::None:
@@ -173,8 +207,10 @@ static double activate(Activation kind, double x) {
 
 void Recogniser::matchOne(State &state, int x, Location loc) {
   const Part &base = program.parts[x];
-  if (base.width != widthOf(state))
+  if (base.width != widthOf(state)) {
+    matchSlice(state, x, loc);
     return;
+  }
   auto value = [&](size_t w, int64_t row, int64_t column) {
     return data[x].worlds[w].floats()[row * base.width + column];
   };
@@ -194,7 +230,9 @@ void Recogniser::matchOne(State &state, int x, Location loc) {
       return activate(kind, value(w, row, column));
     });
     if (off < best.error)
-      best = {part, off, kind == Activation::Relu ? kExact : precisionOf(state),
+      best = {part, off,
+              kind == Activation::Relu ? kExact
+                                       : precisionOf(state.tensors.front()),
               ("activation " + stringifyActivation(kind)).str()};
   }
   offer(state, std::move(best));
@@ -279,7 +317,7 @@ void Recogniser::matchVectors(State &state, int x, ArrayRef<int> scales,
       base.kind == Part::Kind::Linear || base.kind == Part::Kind::Norm;
   if (scales.size() == 1 && takesBias && !base.beta) {
     Part part = base;
-    part.beta = vectors[scales[0]];
+    part.setBias(vectors[scales[0]].constant, vectors[scales[0]].elements);
     part.locations.push_back(loc);
     double error =
         difference(state, [&](size_t w, int64_t row, int64_t column) {
@@ -292,9 +330,9 @@ void Recogniser::matchVectors(State &state, int x, ArrayRef<int> scales,
   }
   // LayerNorm spelled out becomes a part before its scale is applied.
   if (scales.size() == 1 && base.kind == Part::Kind::Norm && !base.gamma &&
-      !base.beta) {
+      !base.beta && !vectors[scales[0]].elements.size) {
     Part part = base;
-    part.gamma = vectors[scales[0]];
+    part.gamma = vectors[scales[0]].constant;
     part.locations.push_back(loc);
     double error =
         difference(state, [&](size_t w, int64_t row, int64_t column) {
@@ -313,6 +351,8 @@ void Recogniser::matchVectors(State &state, int x, ArrayRef<int> scales,
   else
     choices = {{scales[0], scales[1]}, {scales[1], scales[0]}};
   for (auto [gamma, beta] : choices) {
+    if (gamma >= 0 && vectors[gamma].elements.size)
+      continue; // only biases are joined
     std::optional<double> epsilon = solveEpsilon(state, x, gamma, beta);
     if (!epsilon) {
       if (!scales.empty())
@@ -342,10 +382,10 @@ void Recogniser::matchVectors(State &state, int x, ArrayRef<int> scales,
     Part part{.kind = Part::Kind::Norm, .width = width};
     part.operands = {x};
     if (gamma >= 0)
-      part.gamma = vectors[gamma];
+      part.gamma = vectors[gamma].constant;
     if (beta >= 0)
-      part.beta = vectors[beta];
-    part.number = undoRounding(*epsilon, precisionOf(state));
+      part.setBias(vectors[beta].constant, vectors[beta].elements);
+    part.number = undoRounding(*epsilon, precisionOf(state.tensors.front()));
     part.locations = {loc};
     offer(state, {part, error, kExact, "LayerNorm"});
     if (state.part >= 0)
@@ -388,7 +428,7 @@ void Recogniser::matchSum(State &state, int a, int b, ArrayRef<int> scales,
     return;
   int &layer = bare(a) ? sum.operands[0] : sum.operands[1];
   Part biased = program.parts[layer];
-  biased.beta = vectors[bias];
+  biased.setBias(vectors[bias].constant, vectors[bias].elements);
   std::vector<Tensor> tensors;
   for (const Tensor &tensor : data[layer].worlds) {
     tensors.push_back(tensor);

@@ -193,12 +193,15 @@ void Recogniser::matchAttention(State &state, ArrayRef<int> parts,
         if (!scale)
           continue;
         double meant = 1 / std::sqrt(static_cast<double>(width / heads));
+        // The query may have been scaled in fewer bits than the result has.
+        double precision =
+            std::max(precisionOf(state.tensors.front()),
+                     precisionOf(data[roles.query].worlds.front()));
         Part part{.kind = Part::Kind::Attention, .width = width};
         part.operands = {roles.query, roles.key, roles.value};
         part.heads = heads;
-        part.number = std::abs(*scale - meant) <= precisionOf(state) * meant
-                          ? meant
-                          : *scale;
+        part.number =
+            std::abs(*scale - meant) <= precision * meant ? meant : *scale;
         part.pastKey = pastKey;
         part.pastValue = pastValue;
         part.locations = {loc};

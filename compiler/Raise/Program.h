@@ -27,6 +27,16 @@ struct Matrix {
   }
 };
 
+/// Which features of a linear layer that exporters joined from several a part
+/// is: `size` from `first` on; 0: all.
+struct Slice {
+  int64_t first = 0, size = 0;
+
+  friend bool operator==(Slice a, Slice b) {
+    return a.first == b.first && a.size == b.size;
+  }
+};
+
 /// One op of the program to come: rows of features, one row a token.
 struct Part {
   enum class Kind {
@@ -44,6 +54,8 @@ struct Part {
   llvm::SmallVector<int, 3> operands = {};
   Matrix matrix = {};
   onnx::ConstantOp gamma = {}, beta = {};
+  /// The rows of a linear layer's `matrix`, and the elements of `beta`.
+  Slice rows = {}, bias = {};
   double number = 0;
   int64_t heads = 0;
   /// Embed: what is added to the position; -1: by token id.
@@ -56,13 +68,18 @@ struct Part {
   /// What OPT calls it ("layers.3.fc1"), once that is known.
   std::string name = {};
 
+  void setBias(onnx::ConstantOp constant, Slice elements) {
+    beta = constant;
+    bias = elements;
+  }
+
   bool same(const Part &other) const {
     return kind == other.kind && operands == other.operands &&
            matrix == other.matrix && gamma == other.gamma &&
-           beta == other.beta && number == other.number &&
-           heads == other.heads && offset == other.offset &&
-           activation == other.activation && pastKey == other.pastKey &&
-           pastValue == other.pastValue;
+           beta == other.beta && rows == other.rows && bias == other.bias &&
+           number == other.number && heads == other.heads &&
+           offset == other.offset && activation == other.activation &&
+           pastKey == other.pastKey && pastValue == other.pastValue;
   }
 };
 

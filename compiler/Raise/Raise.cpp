@@ -6,6 +6,8 @@
 #include "OptBlocks.h"
 #include "Recogniser.h"
 
+#include "foresight/Import/Onnx/ExpandFused.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -29,6 +31,7 @@ static bool sameModel(const Program &a, const Program &b) {
     const Part *other = named.lookup(part.name);
     if (!other || other->kind != part.kind || !(other->matrix == part.matrix) ||
         other->gamma != part.gamma || other->beta != part.beta ||
+        !(other->rows == part.rows) || !(other->bias == part.bias) ||
         other->number != part.number || other->offset != part.offset ||
         other->activation != part.activation)
       return false;
@@ -46,6 +49,7 @@ LogicalResult foresight::raise(ModuleOp module, const RaiseOptions &options) {
     return emitError(module.getLoc())
            << "there is more than one onnx.graph to raise";
   onnx::GraphOp graph = *graphs.begin();
+  onnx::expandFused(graph);
 
   RecogniserOptions recogniserOptions;
   recogniserOptions.explain = options.explain;

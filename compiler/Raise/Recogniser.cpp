@@ -4,6 +4,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <algorithm>
 #include <utility>
 
 using namespace mlir;
@@ -178,7 +179,7 @@ void Recogniser::visit(onnx::ConstantOp constant) {
     // Not its own values, which are often all 0 or all 1 and then fit formulas
     // that they are no part of.
     state.vector = static_cast<int>(vectors.size());
-    vectors.push_back(constant);
+    vectors.push_back({constant, {}});
     vectorData.push_back(random.normals(type.getNumElements()));
     Tensor tensor = Tensor::ofFloats(type.getElementType(), type.getShape(),
                                      vectorData.back());
@@ -366,6 +367,8 @@ void Recogniser::compute(onnx::NodeOp node) {
     for (const onnx::Tensors &result : results)
       state.tensors.push_back(result[i]);
     setLeaves(state, made);
+    if (made.size() == 1 && leaves[made[0]].kind == Leaf::VectorLeaf)
+      sliceVector(state);
     match(node, state);
     if (state.part >= 0)
       continue;
@@ -385,6 +388,30 @@ void Recogniser::compute(onnx::NodeOp node) {
       state.suspectLeaves = before.suspectLeaves;
     }
   }
+}
+
+/// Some elements of a vector, such as one bias of several that were joined, are
+/// a vector of their own.
+void Recogniser::sliceVector(State &state) {
+  Vector whole = vectors[leaves[state.leaves[0]].index];
+  const std::vector<double> &all = vectorData[leaves[state.leaves[0]].index];
+  const Tensor &tensor = state.tensors.front();
+  if (!tensor.isFloat() || tensor.count() >= static_cast<int64_t>(all.size()) ||
+      tensor.count() < 2 ||
+      llvm::any_of(state.tensors, [&](const Tensor &other) {
+        return !other.isFloat() || other.floats() != tensor.floats();
+      }))
+    return;
+  std::vector<double> some = tensor.floats();
+  auto at = std::search(all.begin(), all.end(), some.begin(), some.end());
+  if (at == all.end())
+    return;
+  whole.elements.first += at - all.begin();
+  whole.elements.size = tensor.count();
+  state.vector = static_cast<int>(vectors.size());
+  vectors.push_back(whole);
+  vectorData.push_back(std::move(some));
+  setLeaves(state, {addLeaf({Leaf::VectorLeaf, state.vector})});
 }
 
 //===----------------------------------------------------------------------===//

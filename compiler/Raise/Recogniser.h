@@ -47,6 +47,11 @@ private:
     enum Kind { PartLeaf, VectorLeaf, InputLeaf } kind;
     int index;
   };
+  /// Some elements of a constant vector.
+  struct Vector {
+    onnx::ConstantOp constant;
+    Slice elements;
+  };
   /// A value in all worlds.
   struct State {
     llvm::SmallVector<onnx::Tensor, 3> tensors;
@@ -98,6 +103,7 @@ private:
   bool passMatrix(onnx::NodeOp node);
   bool materialise(onnx::NodeOp node, mlir::Value value);
   void compute(onnx::NodeOp node);
+  void sliceVector(State &state);
   void setLeaves(State &state, llvm::SmallVector<int, 8> leaves);
   void finishUses(mlir::Operation &op);
   int addPart(Part part, llvm::ArrayRef<onnx::Tensor> data);
@@ -123,6 +129,7 @@ private:
   bool matchLastRows(State &state, int x);
   onnx::Tensor lastRows(const onnx::Tensor &all, size_t world,
                         int64_t kept) const;
+  bool matchSlice(State &state, int x, mlir::Location loc);
   void matchOne(State &state, int x, mlir::Location loc);
   void matchVectors(State &state, int x, llvm::ArrayRef<int> vectors,
                     mlir::Location loc);
@@ -134,7 +141,7 @@ private:
   template <typename Formula>
   double difference(const State &state, Formula formula) const;
   int64_t widthOf(const State &state) const;
-  double precisionOf(const State &state) const;
+  double precisionOf(const onnx::Tensor &tensor) const;
 
   // MatchAttention.cpp
   void matchAttention(State &state, llvm::ArrayRef<int> parts,
@@ -155,7 +162,7 @@ private:
   llvm::DenseMap<mlir::Value, int64_t> uses;
   std::vector<Leaf> leaves;
   std::vector<PartData> data;
-  std::vector<onnx::ConstantOp> vectors;
+  std::vector<Vector> vectors;
   std::vector<std::vector<double>> vectorData;
   Program program;
   onnx::Budget budget;

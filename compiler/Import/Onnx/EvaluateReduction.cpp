@@ -58,6 +58,41 @@ Evaluated matMul(const NodeView &n) {
   return one(result);
 }
 
+/// The last two axes exchanged.
+Tensor turned(const Tensor &x) {
+  Shape shape = x.shape();
+  int64_t rows = x.dim(x.rank() - 2), columns = x.dim(x.rank() - 1);
+  std::swap(shape[shape.size() - 2], shape[shape.size() - 1]);
+  Tensor result(x.element(), shape);
+  std::vector<double> &out = result.writeFloats();
+  for (int64_t i = 0; i < x.count(); ++i) {
+    int64_t row = i / columns % rows, column = i % columns;
+    out[i - row * columns - column + column * rows + row] = x.floats()[i];
+  }
+  return result;
+}
+
+/// ONNX Runtime's `FusedMatMul`.
+Evaluated fusedMatMul(const NodeView &n) {
+  if (n.integer("transBatchA", 0) || n.integer("transBatchB", 0))
+    return evaluationError("transposed batches are not supported");
+  SmallVector<Tensor, 2> operands = {n[0], n[1]};
+  for (size_t i : {0, 1}) {
+    if (!n.integer(i == 0 ? "transA" : "transB", 0))
+      continue;
+    if (!operands[i].isFloat() || operands[i].rank() < 2)
+      return evaluationError("needs two float matrices");
+    operands[i] = turned(operands[i]);
+  }
+  Evaluated product = matMul({n.node, operands, n.opset});
+  if (!product)
+    return product;
+  for (double &value : product->front().writeFloats())
+    value *= n.real("alpha", 1);
+  product->front().saturate();
+  return product;
+}
+
 Evaluated gemm(const NodeView &n) {
   const Tensor &a = n[0], &b = n[1];
   if (!a.isFloat() || !b.isFloat() || a.rank() != 2 || b.rank() != 2)
@@ -283,6 +318,7 @@ Evaluated cumSum(const NodeView &n) {
 void foresight::onnx::addReductionOperators(OperatorTable &t) {
   t["MatMul"] = {matMul, 2};
   t["Gemm"] = {gemm, 2};
+  t["com.microsoft.FusedMatMul"] = {fusedMatMul, 2};
   t["ReduceMean"] = {reduce<Reduce::Mean>, 1};
   t["ReduceSum"] = {reduce<Reduce::Sum>, 1};
   t["ReduceMax"] = {reduce<Reduce::Max>, 1};

@@ -102,7 +102,15 @@ INSTANTIATE_TEST_SUITE_P(
                     Kind{"ts_last"}, Kind{"dynamo_23"}, Kind{"dynamo_25"},
                     Kind{"dynamo_static_23"}, Kind{"dynamo_unoptimized_23"},
                     Kind{"dynamo_ids_23"}, Kind{"dynamo_keep1_20"},
-                    Kind{"dynamo_keep1_23"}),
+                    Kind{"dynamo_keep1_23"}, Kind{"optimum_past"},
+                    Kind{"slim_ts"}, Kind{"slim_dynamo"}, Kind{"sim_ts"},
+                    Kind{"sim_dynamo"}, Kind{"ort_all"}, Kind{"ort_dynamo_all"},
+                    Kind{"ort_past_all"}, Kind{"fused_attention"},
+                    Kind{"fused_heads"}, Kind{"dynamo_f16", 5e-3},
+                    Kind{"float16_keep", 5e-3}, Kind{"float16_all", 5e-3},
+                    Kind{"float16_dynamo", 5e-3},
+                    Kind{"optimizer_gpt2_f16", 5e-3},
+                    Kind{"dynamo_bf16", 2e-2}),
     [](const testing::TestParamInfo<Kind> &info) {
       return std::string(info.param.name);
     });
