@@ -181,12 +181,9 @@ Value Emitter::emit(int index, const Part &part) {
     return AddOp::create(b, loc, type, x, values[part.operands[1]]);
   case Part::Kind::Attention: {
     Value &cache = caches[nextLayer++];
-    cache = KvAppendOp::create(b, loc, cache.getType(), cache,
-                               values[part.operands[1]],
+    cache = KvAppendOp::create(b, loc, cache, values[part.operands[1]],
                                values[part.operands[2]], positions);
-    return AttentionOp::create(b, loc, type, x, cache, positions,
-                               /*heads=*/Value(), /*tokens=*/Value(),
-                               b.getF64FloatAttr(part.number));
+    return AttentionOp::create(b, loc, type, x, cache, positions, part.number);
   }
   case Part::Kind::Unknown:
     break;
@@ -196,9 +193,9 @@ Value Emitter::emit(int index, const Part &part) {
 
 void Emitter::run() {
   Type idsType = RankedTensorType::get({ShapedType::kDynamic}, b.getI32Type());
-  Type cacheType =
-      KvCacheType::get(b.getContext(), model.heads,
-                       model.hiddenSize / model.heads, maxSeq, matrixElement);
+  Type cacheType = KvCacheType::get(b.getContext(), model.heads,
+                                    model.hiddenSize / model.heads, maxSeq,
+                                    matrixElement, /*sequences=*/1);
   Type logitsType = RankedTensorType::get({1, model.vocabSize}, b.getF32Type());
   size_t layers = model.attentions.size();
   SmallVector<Type> arguments = {idsType, idsType}, results = {logitsType};

@@ -11,12 +11,12 @@
 using namespace mlir;
 using namespace foresight;
 
-/// Bytes of a whole cache: keys, then values, head by head, a token's headDim
-/// elements padded to 16.
+/// Bytes of a whole cache: sequence by sequence keys, then values, head by
+/// head, a token's headDim elements padded to 16.
 static int64_t cacheBytes(KvCacheType type) {
   int64_t width = llvm::alignTo(type.getHeadDim(), 16);
-  return 2 * type.getHeads() * type.getCapacity() * width *
-         type.getElementType().getIntOrFloatBitWidth() / 8;
+  return 2 * type.getSequences() * type.getHeads() * type.getCapacity() *
+         width * type.getElementType().getIntOrFloatBitWidth() / 8;
 }
 
 /// A buffer for values of `type`, with no name yet.

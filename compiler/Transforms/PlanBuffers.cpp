@@ -12,6 +12,8 @@ namespace foresight {
 #include "foresight/Transforms/Passes.h.inc"
 } // namespace foresight
 
+#include <array>
+
 using namespace mlir;
 using namespace foresight;
 
@@ -69,9 +71,8 @@ LogicalResult EntryPlanner::planArguments() {
       name = "kv." + std::to_string(caches++);
       kind = "state";
     } else if (tensor && tensor.getElementType().isInteger(32)) {
-      name = ids == 0   ? "ids"
-             : ids == 1 ? "positions"
-                        : "ids_" + std::to_string(ids);
+      constexpr std::array names = {"ids", "positions", "sequences"};
+      name = ids < names.size() ? names[ids] : "ids_" + std::to_string(ids);
       ++ids;
     } else {
       name = "input." + std::to_string(others++);

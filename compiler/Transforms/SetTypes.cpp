@@ -60,7 +60,8 @@ struct SetTypesPass : public foresight::impl::SetTypesPassBase<SetTypesPass> {
 
   KvCacheType cacheType(KvCacheType type, Type element) {
     return KvCacheType::get(&getContext(), type.getHeads(), type.getHeadDim(),
-                            maxSeq ? maxSeq : type.getCapacity(), element);
+                            maxSeq ? maxSeq : type.getCapacity(), element,
+                            type.getSequences());
   }
 
   void retype(func::FuncOp func, SymbolTable &symbols, Type element) {

@@ -18,12 +18,30 @@ Side tokensOf(Value positions) {
   return {"positions", dim(positions, 0), "tokens"};
 }
 
+/// One sequence for all rows or one for each; none where there is but one.
+LogicalResult sequencesFit(Operation *op, Value sequences, KvCacheType cache,
+                           Value positions) {
+  if (!sequences) {
+    if (cache.getSequences() == 1)
+      return success();
+    return op->emitOpError()
+           << "does not say which of the cache's " << cache.getSequences()
+           << " sequences its rows belong to";
+  }
+  if (dim(sequences, 0) == 1)
+    return success();
+  return sameCount(op, {"sequences", dim(sequences, 0), "tokens"},
+                   tokensOf(positions));
+}
+
 } // namespace
 
 LogicalResult KvAppendOp::verify() {
   auto cache = cast<KvCacheType>(getCache().getType());
   if (failed(
           sameCount(*this, features("keys", getKeys()), headFeatures(cache))))
+    return failure();
+  if (failed(sequencesFit(*this, getSequences(), cache, getPositions())))
     return failure();
   return sameCount(*this, tokens("keys", getKeys()), tokensOf(getPositions()));
 }
@@ -35,6 +53,7 @@ LogicalResult AttentionOp::verify() {
                        headFeatures(cache))) ||
       failed(sameCount(*this, tokens("query", getQuery()),
                        tokensOf(getPositions()))) ||
+      failed(sequencesFit(*this, getSequences(), cache, getPositions())) ||
       failed(setFits(*this, "the set of heads", getHeads(),
                      {"the cache", cache.getHeads(), "heads"})) ||
       failed(setFits(*this, "the set of tokens", getTokens(),

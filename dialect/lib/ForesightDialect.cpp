@@ -46,11 +46,15 @@ LogicalResult IndexSetType::verify(function_ref<InFlightDiagnostic()> emitError,
 
 LogicalResult KvCacheType::verify(function_ref<InFlightDiagnostic()> emitError,
                                   int64_t heads, int64_t headDim,
-                                  int64_t capacity, Type elementType) {
+                                  int64_t capacity, Type elementType,
+                                  int64_t sequences) {
   if (heads <= 0 || headDim <= 0 || capacity <= 0)
     return emitError()
            << "heads, head size and capacity must be positive, found " << heads
            << " x " << headDim << ", " << capacity;
+  if (sequences <= 0)
+    return emitError() << "must hold at least one sequence, found "
+                       << sequences;
   if (!elementType.isF16() && !elementType.isBF16() && !elementType.isF32())
     return emitError() << "elements must be f16, bf16 or f32, found "
                        << elementType;

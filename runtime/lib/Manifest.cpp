@@ -58,6 +58,13 @@ int64_t Manifest::entryIndex(std::string_view name) const {
   return -1;
 }
 
+int64_t Manifest::sequences() const {
+  for (const BufferInfo &buffer : buffers)
+    if (buffer.kv)
+      return buffer.kv->sequences;
+  return 1;
+}
+
 void MemberReader::fail(const std::string &rule) {
   if (status.ok())
     status = makeError(ErrorCode::BadBundle, object.where, ": ", rule);
@@ -196,6 +203,7 @@ Status readBuffer(const Json &json, const std::string &where, BufferInfo &to) {
                           .get("heads", to.kv->heads, 1, 1 << 20)
                           .get("head_dim", to.kv->headDim, 1, 1 << 20)
                           .get("capacity", to.kv->capacity, 1, INT32_MAX)
+                          .getOr("sequences", to.kv->sequences, 1, 1 << 20)
                           .finish());
     }
   return reader.finish();
@@ -342,6 +350,7 @@ Status readEntry(const Json &json, const std::string &where, EntryInfo &to) {
     FORESIGHT_CHECK(MemberReader(*inputs, where + ": inputs")
                         .get("ids", to.ids)
                         .get("positions", to.positions)
+                        .getOr("sequences", to.sequences)
                         .finish());
   if (const Json *outputs = reader.objectAt("outputs"))
     FORESIGHT_CHECK(MemberReader(*outputs, where + ": outputs")

@@ -56,7 +56,8 @@ private:
     if (buffer.kv) {
       const KvShape &kv = *buffer.kv;
       const int64_t columns = (kv.headDim + 15) / 16 * 16;
-      const double needed = 2.0 * static_cast<double>(kv.heads) *
+      const double needed = 2.0 * static_cast<double>(kv.sequences) *
+                            static_cast<double>(kv.heads) *
                             static_cast<double>(kv.capacity) *
                             static_cast<double>(columns) *
                             static_cast<double>(elementBytes(buffer.element));
@@ -65,6 +66,9 @@ private:
           needed)
         return fault("buffer '", buffer.name, "' has ", buffer.bytes(),
                      " bytes but its cache needs ", needed);
+      if (kv.sequences != m.sequences())
+        return fault("buffer '", buffer.name, "' holds ", kv.sequences,
+                     " sequences, the first cache ", m.sequences());
     } else if (buffer.rowBytes / elementBytes(buffer.element) <
                buffer.columns) {
       return fault("buffer '", buffer.name, "' has rows of ", buffer.rowBytes,
@@ -147,6 +151,16 @@ private:
     return {};
   }
 
+  Status checkIds(const std::string &name, int64_t index, int64_t rows) {
+    const BufferInfo &buffer = m.buffers[static_cast<size_t>(index)];
+    if (buffer.kind == BufferKind::Input && buffer.element == Element::I32 &&
+        buffer.columns == 1 && buffer.rowBytes == 4 && buffer.rows >= rows)
+      return {};
+    return fault(name, ": buffer '", buffer.name,
+                 "' is no input of one int32 for each of ", rows,
+                 rows == 1 ? " token" : " tokens");
+  }
+
   Status checkEntry(const EntryInfo &entry) {
     const std::string name = "entry '" + entry.name + "'";
     FORESIGHT_CHECK(
@@ -155,20 +169,28 @@ private:
                             name, ": positions"));
     FORESIGHT_CHECK(inRange(entry.logits, m.buffers.size(), false, "buffer",
                             name, ": logits"));
-    for (int64_t index : {entry.ids, entry.positions}) {
-      const BufferInfo &buffer = m.buffers[static_cast<size_t>(index)];
-      if (buffer.kind != BufferKind::Input || buffer.element != Element::I32 ||
-          buffer.columns != 1 || buffer.rowBytes != 4 ||
-          buffer.rows < entry.maxTokens)
-        return fault(name, ": buffer '", buffer.name,
-                     "' is no input of one int32 for each of ", entry.maxTokens,
-                     " tokens");
-    }
+    for (int64_t index : {entry.ids, entry.positions})
+      FORESIGHT_CHECK(checkIds(name, index, entry.maxTokens));
     const BufferInfo &logits = m.buffers[static_cast<size_t>(entry.logits)];
     if (logits.kind != BufferKind::Output || logits.element != Element::F32 ||
-        logits.columns != m.model.vocabSize)
+        logits.columns != m.model.vocabSize ||
+        (entry.isBatch() && logits.rows < entry.maxTokens))
       return fault(name, ": buffer '", logits.name, "' is no output of ",
-                   m.model.vocabSize, " f32 logits");
+                   m.model.vocabSize, " f32 logits",
+                   entry.isBatch() ? " for each row" : "");
+    if ((m.sequences() > 1) != (entry.sequences >= 0))
+      return fault(name, entry.sequences < 0
+                             ? " does not say which sequence it computes"
+                             : " names sequences, but caches hold one");
+    if (entry.isBatch() && entry.maxTokens > m.sequences())
+      return fault(name, " computes ", entry.maxTokens,
+                   " rows, but caches hold ", m.sequences(), " sequences");
+    if (entry.sequences >= 0) {
+      FORESIGHT_CHECK(inRange(entry.sequences, m.buffers.size(), false,
+                              "buffer", name, ": sequences"));
+      FORESIGHT_CHECK(checkIds(name, entry.sequences,
+                               entry.isBatch() ? entry.maxTokens : 1));
+    }
     for (size_t i = 0; i < entry.stages.size(); ++i)
       FORESIGHT_CHECK(checkStage(entry, entry.stages[i], i));
     return {};

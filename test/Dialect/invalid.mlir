@@ -302,6 +302,27 @@ func.func @keys_and_positions(%kv: !foresight.kv_cache<2 x 3, 16, f16>, %k: tens
 
 // -----
 
+func.func @no_sequence(%kv: !foresight.kv_cache<2 x 3, 16, f16, sequences = 4>, %k: tensor<1x6xf32>, %at: tensor<1xi32>) {
+  // expected-error@+1 {{does not say which of the cache's 4 sequences its rows belong to}}
+  %r = foresight.kv_append %kv, %k, %k at %at : !foresight.kv_cache<2 x 3, 16, f16, sequences = 4>, tensor<1x6xf32>, tensor<1xi32>
+  return
+}
+
+// -----
+
+func.func @sequences_of_other_rows(%kv: !foresight.kv_cache<2 x 3, 16, f16, sequences = 4>, %q: tensor<3x6xf32>, %at: tensor<3xi32>, %s: tensor<2xi32>) {
+  // expected-error@+1 {{sequences has 2 tokens but positions has 3 tokens}}
+  %r = foresight.attention %q, %kv at %at in(%s : tensor<2xi32>) scale = 1.0 : tensor<3x6xf32>, !foresight.kv_cache<2 x 3, 16, f16, sequences = 4>, tensor<3xi32> -> tensor<3x6xf32>
+  return
+}
+
+// -----
+
+// expected-error@+1 {{must hold at least one sequence, found 0}}
+func.func private @no_sequences(!foresight.kv_cache<2 x 3, 16, f16, sequences = 0>)
+
+// -----
+
 func.func @heads_of_another_cache(%kv: !foresight.kv_cache<2 x 3, 16, f16>, %q: tensor<1x6xf32>, %at: tensor<1xi32>, %s: !foresight.index_set<1 of 4>) {
   // expected-error@+1 {{the set of heads has 4 candidates but the cache has 2 heads}}
   %r = foresight.attention %q, %kv at %at heads(%s : !foresight.index_set<1 of 4>) scale = 1.0 : tensor<1x6xf32>, !foresight.kv_cache<2 x 3, 16, f16>, tensor<1xi32> -> tensor<1x6xf32>

@@ -68,6 +68,16 @@ func.func @products(%x: tensor<?x4xf32>, %w: tensor<8x4xf16>, %b: tensor<8xf32>)
   return %l : tensor<1x4xf32>
 }
 
+// CHECK-LABEL: func.func @sequences
+func.func @sequences(%q: tensor<?x6xf32>, %kv0: !foresight.kv_cache<2 x 3, 16, f16, sequences = 4>, %at: tensor<?xi32>,
+                     %one: tensor<1xi32>, %each: tensor<?xi32>) -> (tensor<?x6xf32>, !foresight.kv_cache<2 x 3, 16, f16, sequences = 4>) {
+  // CHECK: foresight.kv_append {{.*}} at %{{.*}} in(%{{.*}} : tensor<1xi32>) : !foresight.kv_cache<2 x 3, 16, f16, sequences = 4>, tensor<?x6xf32>, tensor<?xi32>
+  %kv1 = foresight.kv_append %kv0, %q, %q at %at in(%one : tensor<1xi32>) : !foresight.kv_cache<2 x 3, 16, f16, sequences = 4>, tensor<?x6xf32>, tensor<?xi32>
+  // CHECK: foresight.attention {{.*}} at %{{.*}} in(%{{.*}} : tensor<?xi32>) scale = 5.000000e-01
+  %a = foresight.attention %q, %kv1 at %at in(%each : tensor<?xi32>) scale = 0.5 : tensor<?x6xf32>, !foresight.kv_cache<2 x 3, 16, f16, sequences = 4>, tensor<?xi32> -> tensor<?x6xf32>
+  return %a, %kv1 : tensor<?x6xf32>, !foresight.kv_cache<2 x 3, 16, f16, sequences = 4>
+}
+
 // CHECK-LABEL: func.func @attention
 func.func @attention(%q: tensor<1x6xf32>, %kv0: !foresight.kv_cache<2 x 3, 16, f16>, %at: tensor<1xi32>,
                      %heads: !foresight.index_set<1 of 2>, %history: !foresight.index_set<16 of 16>)

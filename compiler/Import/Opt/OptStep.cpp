@@ -166,13 +166,10 @@ Result<Value> StepBuilder::attention(int64_t layer, Value x, Value positions,
   FORESIGHT_TRY(Value query, linear(module + ".q_proj", x, size));
   FORESIGHT_TRY(Value key, linear(module + ".k_proj", x, size));
   FORESIGHT_TRY(Value value, linear(module + ".v_proj", x, size));
-  cache = KvAppendOp::create(b, at(module), cache.getType(), cache, key, value,
-                             positions);
+  cache = KvAppendOp::create(b, at(module), cache, key, value, positions);
   const double scale = 1 / std::sqrt(static_cast<double>(config.headDim()));
-  Value mixed =
-      AttentionOp::create(b, at(module), query.getType(), query, cache,
-                          positions, /*heads=*/Value(),
-                          /*tokens=*/Value(), b.getF64FloatAttr(scale));
+  Value mixed = AttentionOp::create(b, at(module), query.getType(), query,
+                                    cache, positions, scale);
   return linear(module + ".out_proj", mixed, size);
 }
 
@@ -231,8 +228,9 @@ Result<Value> StepBuilder::head(Value h) {
 
 Result<func::FuncOp> StepBuilder::build(ModuleOp module, int64_t maxSeq) {
   Type ids = RankedTensorType::get({ShapedType::kDynamic}, b.getI32Type());
-  Type cacheType = KvCacheType::get(b.getContext(), config.heads,
-                                    config.headDim(), maxSeq, matrixElement);
+  Type cacheType =
+      KvCacheType::get(b.getContext(), config.heads, config.headDim(), maxSeq,
+                       matrixElement, /*sequences=*/1);
   Type logits = RankedTensorType::get({1, config.vocabSize}, b.getF32Type());
   SmallVector<Type> inputs = {ids, ids}, results = {logits};
   inputs.append(config.layers, cacheType);

@@ -155,7 +155,8 @@ LogicalResult ManifestBuilder::addBuffers() {
     if (cache)
       entry["kv"] = {{"heads", cache->getHeads()},
                      {"head_dim", cache->getHeadDim()},
-                     {"capacity", cache->getCapacity()}};
+                     {"capacity", cache->getCapacity()},
+                     {"sequences", cache->getSequences()}};
     bufferIndex[buffer.getSymName()] = buffers.size();
     buffers.push_back(std::move(entry));
   }

@@ -245,7 +245,13 @@ LogicalResult ManifestBuilder::addEntry(func::FuncOp entry) {
   auto tokens = entry->getAttrOfType<IntegerAttr>("foresight.max_tokens");
   json["max_tokens"] = tokens ? tokens.getInt() : 1;
   json["inputs"] = OrderedJson::object();
-  const char *const names[] = {"ids", "positions"};
+  SmallVector<StringRef> names = {"ids", "positions"};
+  // Where caches hold several sequences, which ones are meant.
+  auto third = entry.getNumArguments() > 2
+                   ? dyn_cast<RankedTensorType>(entry.getArgumentTypes()[2])
+                   : RankedTensorType();
+  if (third && third.getElementType().isInteger(32))
+    names.push_back("sequences");
   for (auto [number, input] : llvm::enumerate(names)) {
     auto buffer = number < entry.getNumArguments()
                       ? entry.getArgAttrOfType<FlatSymbolRefAttr>(
@@ -255,7 +261,7 @@ LogicalResult ManifestBuilder::addEntry(func::FuncOp entry) {
       return entry.emitError()
              << "argument " << number << " of @" << entry.getSymName() << ", "
              << input << ", has no foresight.buffer";
-    json["inputs"][input] = bufferIndex.lookup(buffer.getValue());
+    json["inputs"][input.str()] = bufferIndex.lookup(buffer.getValue());
   }
   json["outputs"] = OrderedJson::object();
   json["stages"] = OrderedJson::array();

@@ -63,14 +63,19 @@ Difference compare(const IndexSets &a, const IndexSets &b) {
 }
 
 Difference compare(const KvCache &a, const KvCache &b) {
-  if (a.heads != b.heads || a.headDim != b.headDim || a.capacity != b.capacity)
+  if (a.sequences != b.sequences || a.heads != b.heads ||
+      a.headDim != b.headDim || a.capacity != b.capacity)
     return cannot("caches have other shapes");
   Difference difference;
   auto place = [&](const char *what) {
     return [&a, what](size_t i) {
       const int64_t element = static_cast<int64_t>(i);
-      return std::string(what) + " of head " +
-             std::to_string(element / a.headDim / a.capacity) + ", position " +
+      const int64_t head = element / a.headDim / a.capacity;
+      return std::string(what) +
+             (a.sequences > 1
+                  ? " of sequence " + std::to_string(head / a.heads) + ","
+                  : std::string()) +
+             " of head " + std::to_string(head % a.heads) + ", position " +
              std::to_string(element / a.headDim % a.capacity);
     };
   };

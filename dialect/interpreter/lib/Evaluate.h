@@ -22,6 +22,9 @@ public:
     return value ? &matrix(value) : nullptr;
   }
   const Ids &ids(mlir::Value value) const { return *get(value).getIf<Ids>(); }
+  const Ids *idsOrNull(mlir::Value value) const {
+    return value ? &ids(value) : nullptr;
+  }
   const IndexSets *setsOrNull(mlir::Value value) const {
     return value ? get(value).getIf<IndexSets>() : nullptr;
   }

@@ -20,7 +20,8 @@ bool fits(Type type, const Data &data) {
     return data.isToken();
   if (auto cache = dyn_cast<KvCacheType>(type)) {
     const auto *found = data.getIf<KvCache>();
-    return found && found->heads == cache.getHeads() &&
+    return found && found->sequences == cache.getSequences() &&
+           found->heads == cache.getHeads() &&
            found->headDim == cache.getHeadDim() &&
            found->capacity == cache.getCapacity();
   }

@@ -13,10 +13,11 @@ using namespace foresight::interpreter;
 
 namespace {
 
-/// What the values of an int32 argument may be, and whether they are positions.
+/// What the values of an int32 argument may be, and whether they follow each
+/// other: positions do, and sequences of rows.
 struct Bounds {
   int64_t below = INT32_MAX;
-  bool arePositions = false;
+  bool areInOrder = false;
 };
 
 /// Follows `value` into stages and kernels and narrows `bounds` by each use.
@@ -35,12 +36,16 @@ void findBounds(Value value, Bounds &bounds) {
       auto table = cast<RankedTensorType>(gather.getTable().getType());
       limit(table.getDimSize(0) - static_cast<int64_t>(gather.getOffset()));
       // Learned positions have an offset; ids do not.
-      bounds.arePositions |= gather.getOffset() != 0;
+      bounds.areInOrder |= gather.getOffset() != 0;
     } else if (isa<KvAppendOp, AttentionOp>(op)) {
-      Value cache = isa<KvAppendOp>(op) ? cast<KvAppendOp>(op).getCache()
-                                        : cast<AttentionOp>(op).getCache();
-      limit(cast<KvCacheType>(cache.getType()).getCapacity());
-      bounds.arePositions = true;
+      auto append = dyn_cast<KvAppendOp>(op);
+      auto attention = dyn_cast<AttentionOp>(op);
+      auto cache = cast<KvCacheType>(
+          (append ? append.getCache() : attention.getCache()).getType());
+      bool isPosition =
+          value == (append ? append.getPositions() : attention.getPositions());
+      limit(isPosition ? cache.getCapacity() : cache.getSequences());
+      bounds.areInOrder = true;
     } else if (auto stage = dyn_cast<StageOp>(op)) {
       follow(stage.getBody().front(), stage.getInputs());
     } else if (auto launch = dyn_cast<LaunchOp>(op)) {
@@ -63,10 +68,10 @@ public:
     const int64_t count = extent(type.getDimSize(0));
     Ids ids;
     const int64_t first = below(std::max<int64_t>(
-        1, bounds.arePositions ? bounds.below - count + 1 : bounds.below));
+        1, bounds.areInOrder ? bounds.below - count + 1 : bounds.below));
     for (int64_t t = 0; t < count; ++t)
       ids.values.push_back(static_cast<int32_t>(
-          bounds.arePositions ? first + t : below(bounds.below)));
+          bounds.areInOrder ? first + t : below(bounds.below)));
     return ids;
   }
 
@@ -79,8 +84,9 @@ public:
 
   Data cache(KvCacheType type) {
     KvCache cache{
-        type.getHeads(), type.getHeadDim(), type.getCapacity(), {}, {}};
-    cache.keys.resize(type.getHeads() * type.getHeadDim() * type.getCapacity());
+        type.getHeads(),    type.getHeadDim(), type.getCapacity(), {}, {},
+        type.getSequences()};
+    cache.keys.resize(cache.offset(type.getSequences(), 0, 0));
     cache.values.resize(cache.keys.size());
     fill(cache.keys, type.getElementType());
     fill(cache.values, type.getElementType());

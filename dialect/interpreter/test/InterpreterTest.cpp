@@ -262,6 +262,33 @@ func.func @f(%q: tensor<2x2xf32>, %kv: !foresight.kv_cache<2 x 1, 3, f32>, %at: 
                {7, 4, 4, 2});
 }
 
+const char *const kBatch = R"(
+func.func @f(%q: tensor<2x1xf32>, %kv: !foresight.kv_cache<1 x 1, 2, f32, sequences = 3>, %at: tensor<2xi32>, %in: tensor<2xi32>) -> (tensor<2x1xf32>, !foresight.kv_cache<1 x 1, 2, f32, sequences = 3>) {
+  %n = foresight.kv_append %kv, %q, %q at %at in(%in : tensor<2xi32>) : !foresight.kv_cache<1 x 1, 2, f32, sequences = 3>, tensor<2x1xf32>, tensor<2xi32>
+  %r = foresight.attention %q, %n at %at in(%in : tensor<2xi32>) scale = 0.0 : tensor<2x1xf32>, !foresight.kv_cache<1 x 1, 2, f32, sequences = 3>, tensor<2xi32> -> tensor<2x1xf32>
+  return %r, %n : tensor<2x1xf32>, !foresight.kv_cache<1 x 1, 2, f32, sequences = 3>
+})";
+
+KvCache threeSequences() {
+  return KvCache{1, 1, 2, {1, 2, 3, 4, 5, 6}, {10, 20, 30, 40, 50, 60}, 3};
+}
+
+/// A scale of 0 makes attention the mean of a sequence's values.
+TEST_F(InterpreterTest, RowsOfABatchSeeTheirOwnSequences) {
+  SmallVector<Data> results =
+      run(kBatch,
+          {matrix(2, 1, {7, 8}), threeSequences(), Ids{{1, 0}}, Ids{{2, 0}}});
+  ASSERT_EQ(results.size(), 2u) << errors;
+  EXPECT_THAT(results[0].getIf<Matrix>()->data, ElementsAre(28.5, 8));
+  EXPECT_THAT(results[1].getIf<KvCache>()->keys, ElementsAre(8, 2, 3, 4, 5, 7));
+}
+
+TEST_F(InterpreterTest, ASequenceThatACacheLacksIsRefused) {
+  expectError(kBatch,
+              {Matrix(2, 1), threeSequences(), Ids{{1, 0}}, Ids{{2, 3}}},
+              "is of sequence 3 of a cache that holds 3");
+}
+
 TEST_F(InterpreterTest, AttentionOfSomeHeadsAndTokens) {
   // Row 0: head 1 only, all tokens. Row 1: both heads, its own token only.
   expectMatrix(R"(

@@ -29,11 +29,13 @@ def Foresight_KvCacheType : Foresight_Type<"KvCache", "kv_cache"> {
   let description = [{
     Room for `capacity` tokens of `heads` heads with `headDim` elements each, stored head-major so
     that a head's history is one stream. Example: `!foresight.kv_cache<32 x 64, 2048, f16>`.
+    With `sequences` it holds so many, one behind the other: `!foresight.kv_cache<32 x 64, 2048, f16, sequences = 8>`.
     A value of this type is the cache after some appends; an append takes a cache and returns
     the next one until buffers are planned, when both become the same memory.
   }];
-  let parameters = (ins "int64_t":$heads, "int64_t":$headDim, "int64_t":$capacity, "::mlir::Type":$elementType);
-  let assemblyFormat = "`<` $heads `x` $headDim `,` $capacity `,` $elementType `>`";
+  let parameters = (ins "int64_t":$heads, "int64_t":$headDim, "int64_t":$capacity, "::mlir::Type":$elementType,
+                        DefaultValuedParameter<"int64_t", "1">:$sequences);
+  let assemblyFormat = "`<` $heads `x` $headDim `,` $capacity `,` $elementType (`,` `sequences` `=` $sequences^)? `>`";
   let genVerifyDecl = 1;
 }
 

@@ -46,9 +46,9 @@ struct CodeVariant {
 enum class BufferKind { Input, Output, State, Work };
 std::string_view bufferKindName(BufferKind kind);
 
-/// A KV cache: [2][heads][capacity][headDim padded to 16].
+/// A KV cache: [sequences][2][heads][capacity][headDim padded to 16].
 struct KvShape {
-  int64_t heads = 0, headDim = 0, capacity = 0;
+  int64_t heads = 0, headDim = 0, capacity = 0, sequences = 1;
 };
 
 struct BufferInfo {
@@ -130,7 +130,13 @@ struct EntryInfo {
   std::string name;
   int64_t maxTokens = 1;
   int64_t ids = -1, positions = -1, logits = -1; ///< buffers
+  /// Buffer, or -1 where there is but one sequence: which one all rows belong
+  /// to, or each row of `decode_batch`.
+  int64_t sequences = -1;
   std::vector<StageInfo> stages;
+
+  /// Whether a row is a sequence of its own rather than a token of one.
+  bool isBatch() const { return name == "decode_batch"; }
 };
 
 struct SelectionInfo {
@@ -161,6 +167,8 @@ struct Manifest {
 
   /// Index in `entries`, or -1.
   int64_t entryIndex(std::string_view name) const;
+  /// Sequences that the caches hold.
+  int64_t sequences() const;
 };
 
 /// Parses and checks. `where` names the bundle in errors, which have the code

@@ -38,13 +38,15 @@ struct IndexSets {
   std::vector<std::vector<int32_t>> rows;
 };
 
-/// Keys and values: element (head * capacity + position) * headDim + j.
+/// Keys and values: element ((sequence * heads + head) * capacity + position) *
+/// headDim + j.
 struct KvCache {
   int64_t heads = 0, headDim = 0, capacity = 0;
   std::vector<double> keys, values;
+  int64_t sequences = 1;
 
-  int64_t offset(int64_t head, int64_t position) const {
-    return (head * capacity + position) * headDim;
+  int64_t offset(int64_t sequence, int64_t head, int64_t position) const {
+    return ((sequence * heads + head) * capacity + position) * headDim;
   }
 };
 
