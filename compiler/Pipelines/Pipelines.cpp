@@ -20,6 +20,9 @@ void foresight::buildPreparePipeline(OpPassManager &pm,
   pm.addPass(createSetTypesPass(types));
   pm.addPass(createFormMlpPass());
   pm.addPass(createHoistLastRowPass());
+  AddSequencesPassOptions sequences;
+  sequences.maxBatch = options.maxBatch;
+  pm.addPass(createAddSequencesPass(sequences));
 }
 
 void foresight::buildEntriesPipeline(OpPassManager &pm,
@@ -74,6 +77,8 @@ struct CommandLineOptions : public PassPipelineOptions<CommandLineOptions> {
                             llvm::cl::desc("auto, f32, f16 or bf16")};
   Option<int64_t> maxSeq{*this, "max-seq", llvm::cl::init(0),
                          llvm::cl::desc("tokens in a KV cache")};
+  Option<int64_t> maxBatch{*this, "max-batch", llvm::cl::init(1),
+                           llvm::cl::desc("sequences in a KV cache")};
   Option<int64_t> maxPromptTokens{
       *this, "max-prompt-tokens", llvm::cl::init(0),
       llvm::cl::desc("most tokens of one call of @prefill; 0: the target's"
@@ -85,6 +90,7 @@ struct CommandLineOptions : public PassPipelineOptions<CommandLineOptions> {
     PipelineOptions options;
     options.dtype = dtype;
     options.maxSeq = maxSeq;
+    options.maxBatch = maxBatch;
     options.maxPromptTokens = maxPromptTokens;
     options.target = target;
     return options;

@@ -1,4 +1,4 @@
-//===- SpecializeEntries.cpp - @step to @prefill and @decode --------------===//
+//===- SpecializeEntries.cpp - @step to @prefill, @decode and others ------===//
 
 #include "Utils.h"
 
@@ -68,6 +68,32 @@ static void specializeToOneToken(func::FuncOp func) {
       func.getBody().front().getTerminator()->getOperandTypes()));
 }
 
+/// A row is the newest token of a sequence of its own: `sequences` has one
+/// number a row, and every row has logits.
+static void specializeToSequences(func::FuncOp func) {
+  for (BlockArgument arg : func.getArguments())
+    if (auto tensor = dyn_cast<RankedTensorType>(arg.getType());
+        tensor && tensor.getRank() == 1)
+      arg.setType(withRows(tensor, ShapedType::kDynamic));
+  Block &block = func.getBody().front();
+  for (auto op : llvm::make_early_inc_range(block.getOps<LastRowOp>())) {
+    op.getResult().replaceAllUsesWith(op.getX());
+    op.erase();
+  }
+  auto hasManyRows = [](Value value) {
+    auto tensor = dyn_cast<RankedTensorType>(value.getType());
+    return tensor && tensor.getRank() == 2 && tensor.isDynamicDim(0);
+  };
+  // In order: what the last row alone went through has all rows now.
+  for (Operation &op : block.without_terminator())
+    if (llvm::any_of(op.getOperands(), hasManyRows))
+      for (Value result : op.getResults())
+        if (auto tensor = dyn_cast<RankedTensorType>(result.getType()))
+          result.setType(withRows(tensor, ShapedType::kDynamic));
+  func.setType(FunctionType::get(func.getContext(), block.getArgumentTypes(),
+                                 block.getTerminator()->getOperandTypes()));
+}
+
 namespace {
 
 struct SpecializeEntriesPass
@@ -98,14 +124,18 @@ struct SpecializeEntriesPass
     if (failed(checkOnlyTokensAreDynamic(step)))
       return signalPassFailure();
     // A prompt that does not fit in the caches is refused anyway.
-    int64_t tokens = maxTokens;
+    int64_t tokens = maxTokens, sequences = 1;
     for (Type type : step.getArgumentTypes())
-      if (auto cache = dyn_cast<KvCacheType>(type))
+      if (auto cache = dyn_cast<KvCacheType>(type)) {
         tokens = std::min(tokens, cache.getCapacity());
+        sequences = cache.getSequences();
+      }
     cloneAs(step, "prefill", tokens);
     specializeToOneToken(cloneAs(step, "decode", 1));
     if (denseDecode)
       specializeToOneToken(cloneAs(step, "decode_dense", 1));
+    if (sequences > 1)
+      specializeToSequences(cloneAs(step, "decode_batch", sequences));
     step.erase();
   }
 };

@@ -1,4 +1,4 @@
-//===- Session.cpp - One sequence of tokens -------------------------------===//
+//===- Session.cpp - Sequences of tokens ----------------------------------===//
 #include "foresight/runtime/Session.h"
 
 #include <algorithm>
@@ -24,16 +24,26 @@ Result<Session> Session::create(Program &program) {
   const int64_t dense = facts.entryIndex("decode_dense");
   session.denseEntry = dense >= 0 ? dense : session.sparseEntry;
   session.dense = dense < 0;
+  session.batchEntry = facts.entryIndex("decode_batch");
+  int64_t sequences = 1;
+  if (session.batchEntry >= 0)
+    sequences =
+        facts.entries[static_cast<size_t>(session.batchEntry)].maxTokens;
+  session.lengths.resize(static_cast<size_t>(sequences));
+  session.batchIds.resize(session.lengths.size());
+  session.batchSequences.resize(session.lengths.size());
   // parseManifest has seen to it that both are there.
   int64_t longest = 1;
   for (const EntryInfo &entry : facts.entries)
     longest = std::max(longest, entry.maxTokens);
   session.positions.resize(static_cast<size_t>(longest));
   session.activeNow.resize(facts.selections.size());
-  session.logitsCopy.resize(static_cast<size_t>(facts.model.vocabSize));
+  session.logitsCopy.resize(
+      static_cast<size_t>(facts.model.vocabSize * sequences));
   // Steps are measured without allocating: room for all of it is made here.
   for (int64_t entry :
-       {session.prefillEntry, session.sparseEntry, session.denseEntry})
+       {session.prefillEntry, session.sparseEntry, session.denseEntry,
+        std::max<int64_t>(session.batchEntry, 0)})
     session.stepTrace.stages.reserve(
         facts.entries[static_cast<size_t>(entry)].stages.size());
   return session;
@@ -59,6 +69,7 @@ Status Session::checkIds(std::span<const int32_t> ids) const {
                        "are 0..",
                        model.vocabSize - 1);
   const auto count = static_cast<int64_t>(ids.size());
+  const int64_t tokens = position();
   if (count <= capacity() - tokens)
     return {};
   if (tokens == 0)
@@ -90,6 +101,72 @@ Result<std::span<const float>> Session::decode(int32_t id) {
   FORESIGHT_CHECK(checkIds({&id, 1}));
   FORESIGHT_CHECK(step(decodeEntry(), {&id, 1}, true));
   return lastLogits;
+}
+
+Status Session::select(int64_t sequence) {
+  if (sequence < 0 || sequence >= sequences())
+    return makeError(ErrorCode::Usage, "there is no sequence ", sequence,
+                     ": the bundle holds ", sequences(),
+                     " (foresight-compile --max-batch)");
+  current = sequence;
+  return {};
+}
+
+Status Session::checkRows(std::span<const BatchRow> rows) const {
+  const ModelFacts &model = manifest().model;
+  if (batchEntry < 0)
+    return makeError(ErrorCode::Usage,
+                     "this bundle decodes one sequence at a time; compile the "
+                     "model with --max-batch");
+  if (rows.empty() || std::ssize(rows) > sequences())
+    return makeError(ErrorCode::Usage, "a batch of ", rows.size(),
+                     ": the bundle takes 1..", sequences(),
+                     " sequences at once (foresight-compile --max-batch)");
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const BatchRow &row = rows[i];
+    if (row.sequence < 0 || row.sequence >= sequences())
+      return makeError(ErrorCode::Usage, "row ", i, " is of sequence ",
+                       row.sequence, ": the bundle holds ", sequences());
+    if (row.id < 0 || row.id >= model.vocabSize)
+      return makeError(ErrorCode::Usage, "token id ", row.id, " of row ", i,
+                       " is not in the model's vocabulary: ids are 0..",
+                       model.vocabSize - 1);
+    if (lengths[static_cast<size_t>(row.sequence)] >= capacity())
+      return makeError(ErrorCode::Usage, "sequence ", row.sequence,
+                       " is full: the model allows ", capacity(), " tokens");
+    for (size_t j = 0; j < i; ++j)
+      if (rows[j].sequence == row.sequence)
+        return makeError(ErrorCode::Usage, "rows ", j, " and ", i,
+                         " are both of sequence ", row.sequence);
+  }
+  return {};
+}
+
+Status Session::decodeBatch(std::span<const BatchRow> rows) {
+  FORESIGHT_CHECK(checkRows(rows));
+  const EntryInfo &info = manifest().entries[static_cast<size_t>(batchEntry)];
+  for (size_t i = 0; i < rows.size(); ++i) {
+    batchIds[i] = rows[i].id;
+    batchSequences[i] = static_cast<int32_t>(rows[i].sequence);
+    positions[i] =
+        static_cast<int32_t>(lengths[static_cast<size_t>(rows[i].sequence)]);
+  }
+  const auto write = [&](int64_t buffer, const std::vector<int32_t> &from) {
+    return runs->write(buffer, 0,
+                       std::as_bytes(std::span(from.data(), rows.size())));
+  };
+  FORESIGHT_CHECK(write(info.ids, batchIds));
+  FORESIGHT_CHECK(write(info.positions, positions));
+  FORESIGHT_CHECK(write(info.sequences, batchSequences));
+  FORESIGHT_CHECK(run(batchEntry, {std::ssize(rows), 0}));
+  for (const BatchRow &row : rows)
+    ++lengths[static_cast<size_t>(row.sequence)];
+  return readLogits(batchEntry, std::ssize(rows));
+}
+
+std::span<const float> Session::batchLogits(int64_t row) const {
+  return allLogits.subspan(static_cast<size_t>(row * logitsStride),
+                           static_cast<size_t>(manifest().model.vocabSize));
 }
 
 /// Counts what is active in a selection's activations when they have just been
@@ -143,31 +220,53 @@ private:
 Status Session::step(int64_t entry, std::span<const int32_t> ids,
                      bool wantLogits) {
   const EntryInfo &info = manifest().entries[static_cast<size_t>(entry)];
+  int64_t &tokens = lengths[static_cast<size_t>(current)];
   const Step now{static_cast<int64_t>(ids.size()), tokens};
   const std::span<int32_t> places(positions.data(), ids.size());
   std::iota(places.begin(), places.end(), static_cast<int32_t>(tokens));
   FORESIGHT_CHECK(runs->write(info.ids, 0, std::as_bytes(ids)));
   FORESIGHT_CHECK(runs->write(info.positions, 0, std::as_bytes(places)));
-  if (tracing) {
-    ActiveCounter counter(*this, entry);
-    FORESIGHT_CHECK(runs->run(entry, now, {&stepTrace, &counter}));
-    record(entry, now, counter.active());
-  } else {
-    FORESIGHT_CHECK(runs->run(entry, now, {nullptr, observer}));
+  if (info.sequences >= 0) {
+    const auto sequence = static_cast<int32_t>(current);
+    FORESIGHT_CHECK(
+        runs->write(info.sequences, 0, std::as_bytes(std::span(&sequence, 1))));
   }
+  FORESIGHT_CHECK(run(entry, now));
   tokens += now.tokens;
-  if (!wantLogits)
-    return {};
-  // Where the host can see the logits they are used in place.
-  const std::span<std::byte> view = runs->hostView(info.logits);
+  return wantLogits ? readLogits(entry, 1) : Status();
+}
+
+Status Session::run(int64_t entry, const Step &now) {
+  if (!tracing)
+    return runs->run(entry, now, {nullptr, observer});
+  ActiveCounter counter(*this, entry);
+  FORESIGHT_CHECK(runs->run(entry, now, {&stepTrace, &counter}));
+  record(entry, now, counter.active());
+  return {};
+}
+
+/// Where the host can see the logits they are used in place.
+Status Session::readLogits(int64_t entry, int64_t rows) {
+  const int64_t buffer = manifest().entries[static_cast<size_t>(entry)].logits;
+  const int64_t rowBytes =
+      manifest().buffers[static_cast<size_t>(buffer)].rowBytes;
+  const auto vocab = static_cast<size_t>(manifest().model.vocabSize);
+  const std::span<std::byte> view = runs->hostView(buffer);
   if (view.empty()) {
-    FORESIGHT_CHECK(runs->read(info.logits, 0,
-                               std::as_writable_bytes(std::span(logitsCopy))));
-    lastLogits = logitsCopy;
+    logitsStride = manifest().model.vocabSize;
+    for (int64_t row = 0; row < rows; ++row)
+      FORESIGHT_CHECK(runs->read(
+          buffer, row * rowBytes,
+          std::as_writable_bytes(
+              std::span(logitsCopy)
+                  .subspan(static_cast<size_t>(row) * vocab, vocab))));
+    allLogits = logitsCopy;
   } else {
-    lastLogits = {reinterpret_cast<const float *>(view.data()),
-                  logitsCopy.size()};
+    logitsStride = rowBytes / static_cast<int64_t>(sizeof(float));
+    allLogits = {reinterpret_cast<const float *>(view.data()),
+                 view.size() / sizeof(float)};
   }
+  lastLogits = allLogits.first(vocab);
   return {};
 }
 
@@ -217,6 +316,7 @@ void Session::startTrace() {
 void Session::stopTrace() { tracing = false; }
 
 Status Session::truncate(int64_t position) {
+  int64_t &tokens = lengths[static_cast<size_t>(current)];
   if (position < 0 || position > tokens)
     return makeError(ErrorCode::Usage, "cannot go back to token ", position,
                      " of a sequence of ", tokens);
@@ -235,7 +335,7 @@ Status Session::reset() {
       FORESIGHT_CHECK(runs->reset());
       break;
     }
-  tokens = 0;
+  lengths[static_cast<size_t>(current)] = 0;
   lastLogits = {};
   return {};
 }

@@ -26,12 +26,27 @@ constexpr int64_t kGroup = 4;
 /// Registers of results that are summed in one pass over the history.
 constexpr int64_t kValueRegisters = 8;
 
-/// Where a head's rows of a cache lie.
+/// Element `frame.token` of int32 that lie densely; of one, that one.
+Value intOf(Frame &frame, Value ints) {
+  CodeBuilder &c = frame.c;
+  Value memory = frame.memoryOf(ints);
+  if (cast<RankedTensorType>(ints.getType()).getDimSize(0) != 1)
+    memory = c.at(memory, c.mul(frame.token, 4));
+  return c.toI64(c.load(c.b.getI32Type(), memory));
+}
+
+/// Where a head's rows of a cache lie, of the sequence of `frame.token`.
 struct CacheView {
-  CacheView(Frame &frame, Value cache)
+  CacheView(Frame &frame, Value cache, Value sequences)
       : type(cast<KvCacheType>(cache.getType())), memory(frame.memoryOf(cache)),
         padded((type.getHeadDim() + 15) / 16 * 16),
-        rowBytes(padded * elementBytes(type.getElementType())) {}
+        rowBytes(padded * elementBytes(type.getElementType())) {
+    CodeBuilder &c = frame.c;
+    if (sequences)
+      memory = c.at(memory,
+                    c.mul(intOf(frame, sequences),
+                          2 * type.getHeads() * type.getCapacity() * rowBytes));
+  }
 
   Value keys(CodeBuilder &c, Value head) {
     return c.at(memory, c.mul(head, type.getCapacity() * rowBytes));
@@ -44,12 +59,6 @@ struct CacheView {
   Value memory;
   int64_t padded, rowBytes;
 };
-
-Value positionOf(Frame &frame, Value positions) {
-  CodeBuilder &c = frame.c;
-  return c.toI64(c.load(c.b.getI32Type(), c.at(frame.memoryOf(positions),
-                                               c.mul(frame.token, 4))));
-}
 
 /// Copies `count` f32 that may end anywhere: whole registers, then one by one.
 /// Narrows to `element`, and writes zeros up to `padded`.
@@ -119,7 +128,7 @@ Value emitSoftmax(CodeBuilder &c, Value scores, Value count, Value largest) {
 
 void emitHead(Frame &frame, AttentionOp op, Value head, Value out) {
   CodeBuilder &c = frame.c;
-  CacheView view(frame, op.getCache());
+  CacheView view(frame, op.getCache(), op.getSequences());
   int64_t headDim = view.type.getHeadDim();
   Type element = view.type.getElementType();
   int64_t bytes = elementBytes(element);
@@ -129,7 +138,7 @@ void emitHead(Frame &frame, AttentionOp op, Value head, Value out) {
   copyHead(c, c.at(frame.rowOf(op.getQuery()), c.mul(column, 4)), query,
            c.f32Type(), headDim, view.padded);
 
-  Value count = c.add(positionOf(frame, op.getPositions()), 1);
+  Value count = c.add(intOf(frame, op.getPositions()), 1);
   Value scale = c.f32(op.getScale().convertToDouble());
   Value keys = view.keys(c, head);
   Value least = c.f32(-std::numeric_limits<double>::infinity());
@@ -191,10 +200,10 @@ void emitHead(Frame &frame, AttentionOp op, Value head, Value out) {
 
 void foresight::emitAppendHead(Frame &frame, KvAppendOp op, Value head) {
   CodeBuilder &c = frame.c;
-  CacheView view(frame, op.getCache());
+  CacheView view(frame, op.getCache(), op.getSequences());
   int64_t headDim = view.type.getHeadDim();
   Value column = c.mul(head, 4 * headDim);
-  Value offset = c.mul(positionOf(frame, op.getPositions()), view.rowBytes);
+  Value offset = c.mul(intOf(frame, op.getPositions()), view.rowBytes);
   copyHead(c, c.at(frame.rowOf(op.getKeys()), column),
            c.at(view.keys(c, head), offset), view.type.getElementType(),
            headDim, view.padded);

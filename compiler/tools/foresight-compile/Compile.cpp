@@ -234,6 +234,7 @@ Status Compilation::schedule() {
   PipelineOptions pipeline;
   pipeline.dtype = options.dtype;
   pipeline.maxSeq = options.maxSeq;
+  pipeline.maxBatch = options.maxBatch;
   pipeline.target = options.cuda ? "cuda" : "cpu";
   if (module->lookupSymbol("step")) {
     FORESIGHT_TRY(ModelFacts facts, getModelFacts(*module));

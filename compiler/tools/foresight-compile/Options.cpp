@@ -38,6 +38,8 @@ an .mlir file of a raised or later phase.
                       in (default auto: bf16 if the model is bf16, else f16)
   --max-seq=N         tokens that the KV cache has room for (default: all that
                       the model allows)
+  --max-batch=N       sequences that are decoded together at most (default 1):
+                      the KV cache has room for each
   --target=TARGET     cpu: all variants, the runtime takes the best
                       cpu:x86-64-v3, cpu:x86-64-v4, cpu:native: one
                       cuda:sm_90 and the like: NVIDIA GPUs of it and newer
@@ -99,6 +101,9 @@ Result<T> number(const std::string &option, const std::string &text, T least,
   }
   return value;
 }
+
+/// Larger batches are products of prompts, which the library is better at.
+constexpr int64_t kMostSequences = 256;
 
 const std::vector<std::pair<std::string, Sparsity>> sparsities = {
     {"none", Sparsity::None},
@@ -172,6 +177,9 @@ private:
     } else if (name == "--max-seq") {
       FORESIGHT_TRY(options.maxSeq,
                     number<int64_t>(name, value, 1, int64_t{1} << 24));
+    } else if (name == "--max-batch") {
+      FORESIGHT_TRY(options.maxBatch,
+                    number<int64_t>(name, value, 1, kMostSequences));
     } else if (name == "--dtype") {
       FORESIGHT_TRY(options.dtype, choose<std::string>(name, value,
                                                        {{"auto", "auto"},
@@ -297,6 +305,8 @@ CompileOptions::record() const {
   add("dtype", dtype);
   if (maxSeq)
     add("max-seq", maxSeq);
+  if (maxBatch > 1)
+    add("max-batch", maxBatch);
   if (!profile.empty())
     add("profile", profile.substr(profile.rfind('/') + 1));
   if (!shape.empty()) {

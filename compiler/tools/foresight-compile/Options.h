@@ -35,6 +35,7 @@ struct CompileOptions {
   int64_t predictorRank = 0; ///< of synthetic ones; 0: none
   std::string dtype = "auto";
   int64_t maxSeq = 0;
+  int64_t maxBatch = 1;
   std::string target = "cpu";
   std::vector<CpuVariant> variants; ///< for a CPU
   std::optional<CudaVariant> cuda;  ///< for a GPU

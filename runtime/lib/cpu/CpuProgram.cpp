@@ -175,6 +175,9 @@ Status CpuProgram::checkStep(int64_t entry, const Step &step) const {
   if (step.tokens < 1 || step.tokens > info.maxTokens)
     return makeError(ErrorCode::Usage, "entry '", info.name, "' computes 1..",
                      info.maxTokens, " tokens a call, not ", step.tokens);
+  // Rows of a batch have positions of their own.
+  if (info.isBatch())
+    return {};
   if (step.position < 0 || step.position > facts.model.maxSeq - step.tokens)
     return makeError(ErrorCode::Usage, "a sequence has at most ",
                      facts.model.maxSeq, " tokens; ", step.tokens,

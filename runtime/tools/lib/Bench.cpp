@@ -16,12 +16,8 @@ namespace foresight::tools {
 namespace {
 
 struct BenchOptions {
-  int64_t promptTokens = 128, tokens = 32, repeat = 5;
+  int64_t promptTokens = 128, tokens = 32, repeat = 5, batch = 0;
 };
-
-double secondsOf(std::chrono::steady_clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
 
 /// The tokens that every run feeds: the same for dense and sparse, so that only
 /// the work differs.
@@ -68,7 +64,7 @@ Status timePrompt(Session &session, const Sequence &sequence,
   FORESIGHT_CHECK(session.reset());
   const auto start = std::chrono::steady_clock::now();
   FORESIGHT_CHECK(session.prompt(sequence.prompt));
-  seconds.push_back(secondsOf(std::chrono::steady_clock::now() - start));
+  seconds.push_back(secondsSince(start));
   return {};
 }
 
@@ -82,7 +78,7 @@ Status timeDecode(Session &session, const Sequence &sequence, bool dense,
     const auto start = std::chrono::steady_clock::now();
     FORESIGHT_CHECK(session.decode(id));
     if (seconds)
-      seconds->push_back(secondsOf(std::chrono::steady_clock::now() - start));
+      seconds->push_back(secondsSince(start));
   }
   return {};
 }
@@ -97,6 +93,55 @@ Status traceDecode(Session &session, const Sequence &sequence, bool dense,
   FORESIGHT_CHECK(status);
   if (const SessionTrace *trace = decodeTrace(session))
     out.trace = *trace;
+  return {};
+}
+
+/// Other prompts of the same length in the other sequences.
+Status fillSequences(Session &session, const Sequence &sequence,
+                     int64_t batch) {
+  std::vector<int32_t> prompt = sequence.prompt;
+  for (int64_t i = 0; i < batch; ++i) {
+    FORESIGHT_CHECK(session.select(i));
+    FORESIGHT_CHECK(session.reset());
+    FORESIGHT_CHECK(session.prompt(prompt));
+    std::rotate(prompt.begin(), prompt.begin() + 1, prompt.end());
+  }
+  return session.select(0);
+}
+
+/// The same for all sequences together: one time a step.
+Status timeBatch(Session &session, const Sequence &sequence, int64_t batch,
+                 std::vector<double> *seconds) {
+  for (int64_t i = 0; i < batch; ++i) {
+    FORESIGHT_CHECK(session.select(i));
+    FORESIGHT_CHECK(
+        session.truncate(static_cast<int64_t>(sequence.prompt.size())));
+  }
+  FORESIGHT_CHECK(session.select(0));
+  std::vector<Session::BatchRow> rows(static_cast<size_t>(batch));
+  for (const int32_t id : sequence.continuation) {
+    for (size_t i = 0; i < rows.size(); ++i)
+      rows[i] = {static_cast<int64_t>(i), id};
+    const auto start = std::chrono::steady_clock::now();
+    FORESIGHT_CHECK(session.decodeBatch(rows));
+    if (seconds)
+      seconds->push_back(secondsSince(start));
+  }
+  return {};
+}
+
+Status benchBatch(Session &session, const Sequence &sequence,
+                  const BenchOptions &options, DecodeBench &out) {
+  out.dense = true;
+  out.batch = options.batch;
+  FORESIGHT_CHECK(fillSequences(session, sequence, options.batch));
+  for (int64_t i = 0; i < options.repeat; ++i)
+    FORESIGHT_CHECK(timeBatch(session, sequence, options.batch, &out.seconds));
+  session.startTrace();
+  const Status status = timeBatch(session, sequence, options.batch, nullptr);
+  session.stopTrace();
+  FORESIGHT_CHECK(status);
+  out.trace = session.traces().front();
   return {};
 }
 
@@ -135,11 +180,21 @@ Status bench(const Args &args) {
   FORESIGHT_TRY(options.promptTokens, args.integer("prompt-tokens", 128, 1));
   FORESIGHT_TRY(options.tokens, args.integer("tokens", 32, 1));
   FORESIGHT_TRY(options.repeat, args.integer("repeat", 5, 1));
+  FORESIGHT_TRY(options.batch, args.integer("batch", 0, 1));
   // Found out before the work, not after it.
   if (args.has("trace"))
     FORESIGHT_CHECK(AtomicFile::create(args.text("trace")));
   FORESIGHT_TRY(Model model, loadModel(args));
   Session &session = *model.session;
+  if (options.batch > session.sequences())
+    return makeError(ErrorCode::Usage, "--batch=", options.batch,
+                     ": the bundle takes ", session.sequences(),
+                     session.sequences() == 1 ? " sequence" : " sequences",
+                     " at once (foresight-compile --max-batch)");
+  if (options.batch > 0 && session.decodeBatchEntry() < 0)
+    return makeError(ErrorCode::Usage,
+                     "--batch: this bundle decodes one sequence at a time; "
+                     "compile the model with --max-batch");
   if (options.promptTokens + options.tokens > session.capacity())
     return makeError(ErrorCode::Usage, "--prompt-tokens and --tokens are ",
                      options.promptTokens + options.tokens,
@@ -166,6 +221,9 @@ Status bench(const Args &args) {
   }
   for (DecodeBench &decode : report.decodes)
     FORESIGHT_CHECK(traceDecode(session, sequence, decode.dense, decode));
+  if (options.batch > 0)
+    FORESIGHT_CHECK(
+        benchBatch(session, sequence, options, report.batch.emplace()));
   if (args.has("trace"))
     FORESIGHT_CHECK(
         writeChromeTrace(session, sequence, sparse, args.text("trace")));
@@ -188,6 +246,9 @@ Command benchCommand() {
                {"prompt-tokens", "N", "length of the prompt (default: 128)"},
                {"tokens", "N", "tokens to decode (default: 32)"},
                {"repeat", "N", "how often (default: 5)"},
+               {"batch", "N",
+                "also decode so many sequences together (a bundle of\n"
+                "--max-batch)"},
                {"text", "FILE",
                 "take the prompt from a text; without it ids are\nrandom, and "
                 "density is not that of text"},

@@ -14,7 +14,7 @@ BenchReport::roles(const DecodeBench &decode) const {
   if (decode.trace.entry < 0 || decode.trace.tokens == 0)
     return out;
   const EntryInfo &entry = manifest.entries[decode.trace.entry];
-  const auto steps = static_cast<double>(decode.trace.tokens);
+  const auto steps = static_cast<double>(decode.trace.steps);
   for (size_t i = 0; i < entry.stages.size(); ++i) {
     const std::string &role = entry.stages[i].role;
     auto found = std::find_if(out.begin(), out.end(), [&](const auto &total) {
@@ -32,6 +32,38 @@ static std::string spread(const std::vector<double> &seconds, int digits) {
   return fixed(medianOf(seconds) * 1e3, digits) + " ms (p10 " +
          fixed(quantileOf(seconds, 0.1) * 1e3, digits) + ", p90 " +
          fixed(quantileOf(seconds, 0.9) * 1e3, digits) + ")";
+}
+
+double DecodeBench::tokensPerSecond() const {
+  return static_cast<double>(std::max<int64_t>(batch, 1)) / medianOf(seconds);
+}
+
+std::string BenchReport::stagesText(const DecodeBench &decode) const {
+  Table stages({"role", "ms", "MB", "GB/s"});
+  for (const RoleTotal &total : roles(decode))
+    stages.add({total.role, fixed(total.seconds * 1e3, 3),
+                fixed(total.bytes / 1e6, 2),
+                total.seconds > 0 ? fixed(total.bytes / total.seconds / 1e9, 1)
+                                  : "-"});
+  return stages.text();
+}
+
+std::string BenchReport::batchText() const {
+  Table table({"batch", "ms a step", "p10", "p90", "tokens/s", "MB a step",
+               "GB/s", "of bandwidth", "tokens against dense"});
+  const double median = medianOf(batch->seconds);
+  const double bytes =
+      batch->bytesPerToken() * static_cast<double>(batch->batch);
+  table.add({std::to_string(batch->batch), fixed(median * 1e3, 3),
+             fixed(quantileOf(batch->seconds, 0.1) * 1e3, 3),
+             fixed(quantileOf(batch->seconds, 0.9) * 1e3, 3),
+             fixed(batch->tokensPerSecond(), 1), fixed(bytes / 1e6, 2),
+             fixed(bytes / median / 1e9, 1),
+             percent(bytes / median / bandwidth.bytesPerSecond),
+             fixed(batch->tokensPerSecond() / decodes[0].tokensPerSecond(), 2) +
+                 "x"});
+  return "\n" + table.text() + "\nstages of the batch, a step\n" +
+         stagesText(*batch);
 }
 
 std::string BenchReport::text() const {
@@ -64,20 +96,14 @@ std::string BenchReport::text() const {
   out += table.text();
   for (const DecodeBench &decode : decodes) {
     out += std::string("\nstages of ") + (decode.dense ? "dense" : "sparse") +
-           " decoding, a token\n";
-    Table stages({"role", "ms", "MB", "GB/s"});
-    for (const RoleTotal &total : roles(decode))
-      stages.add({total.role, fixed(total.seconds * 1e3, 3),
-                  fixed(total.bytes / 1e6, 2),
-                  total.seconds > 0
-                      ? fixed(total.bytes / total.seconds / 1e9, 1)
-                      : "-"});
-    out += stages.text();
+           " decoding, a token\n" + stagesText(decode);
     if (decode.dense)
       continue;
     const std::vector<MlpUse> layers = mlpUse(manifest, decode.trace);
     out += "\n" + mlpUseTable(layers, totalUse(manifest, layers));
   }
+  if (batch)
+    out += batchText();
   return out;
 }
 
@@ -88,15 +114,16 @@ static OrderedJson timesJson(const std::vector<double> &seconds) {
 }
 
 OrderedJson BenchReport::decodeJson(const DecodeBench &decode) const {
-  const double median = medianOf(decode.seconds);
-  const double rate = decode.bytesPerToken() / median;
-  OrderedJson out = {
-      {"seconds", timesJson(decode.seconds)},
-      {"tokens_per_second", 1 / median},
-      {"weight_bytes_per_token", decode.bytesPerToken()},
-      {"bytes_per_second", rate},
-      {"bandwidth_share", rate / bandwidth.bytesPerSecond},
-      {"speedup_over_dense", medianOf(decodes[0].seconds) / median}};
+  const double rate = decode.bytesPerToken() * decode.tokensPerSecond();
+  OrderedJson out = {{"seconds", timesJson(decode.seconds)},
+                     {"tokens_per_second", decode.tokensPerSecond()},
+                     {"weight_bytes_per_token", decode.bytesPerToken()},
+                     {"bytes_per_second", rate},
+                     {"bandwidth_share", rate / bandwidth.bytesPerSecond},
+                     {"speedup_over_dense",
+                      decode.tokensPerSecond() / decodes[0].tokensPerSecond()}};
+  if (decode.batch > 0)
+    out["batch"] = decode.batch;
   OrderedJson stages = OrderedJson::array();
   for (const RoleTotal &total : roles(decode))
     stages.push_back({{"role", total.role},
@@ -137,6 +164,8 @@ OrderedJson BenchReport::json() const {
   out["decode"] = decodeJson(decodes.back());
   if (decodes.size() > 1)
     out["decode_dense"] = decodeJson(decodes.front());
+  if (batch)
+    out["decode_batch"] = decodeJson(*batch);
   if (manifest.model.synthetic)
     out["note"] = kSyntheticNote;
   return out;

@@ -6,12 +6,16 @@
 
 #include "foresight/runtime/CpuDevice.h"
 
+#include <optional>
+
 namespace foresight::tools {
 
 struct DecodeBench {
   bool dense = false;
-  std::vector<double> seconds; ///< of every token of every repetition
+  int64_t batch = 0;           ///< sequences of `decode_batch`; 0: one, decoded
+  std::vector<double> seconds; ///< of every step of every repetition
   SessionTrace trace;          ///< of one repetition
+  double tokensPerSecond() const;
   double bytesPerToken() const {
     return trace.tokens ? static_cast<double>(trace.weightBytes()) /
                               static_cast<double>(trace.tokens)
@@ -28,6 +32,7 @@ public:
   ReadBandwidth bandwidth;
   std::vector<double> promptSeconds;
   std::vector<DecodeBench> decodes; ///< dense, then sparse if there is one
+  std::optional<DecodeBench> batch;
 
   std::string text() const;
   OrderedJson json() const;
@@ -39,6 +44,8 @@ private:
     double seconds = 0, bytes = 0;
   };
   std::vector<RoleTotal> roles(const DecodeBench &decode) const;
+  std::string batchText() const;
+  std::string stagesText(const DecodeBench &decode) const;
   OrderedJson decodeJson(const DecodeBench &decode) const;
 
   const Bundle &bundle;

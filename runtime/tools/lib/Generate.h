@@ -4,9 +4,12 @@
 
 #include "foresight/sampling/Sampler.h"
 #include "foresight/support/Result.h"
+#include "foresight/text/Detokenizer.h"
+#include "foresight/text/StopStrings.h"
 #include "foresight/text/Tokenizer.h"
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -51,6 +54,32 @@ struct Generated {
 /// Called with every token and the text that can be shown once it has come;
 /// with id -1 for text that was held back to the end. An error ends the text.
 using OnToken = std::function<Status(int32_t id, std::string_view text)>;
+
+/// A text while it grows: takes the logits that follow it, and says which token
+/// to feed.
+class Continuation {
+public:
+  /// `tokenizer` may be null: then there is no text and no stop strings work.
+  /// Both it and `options` must outlive this.
+  Continuation(const text::Tokenizer *tokenizer, const GenerateOptions &options,
+               OnToken onToken);
+  /// The token that comes next and is to be decoded, or none where the text
+  /// ends. `room`: how many more tokens fit.
+  Result<std::optional<int32_t>> take(std::span<const float> logits,
+                                      int64_t room);
+
+  Generated made;
+
+private:
+  Result<std::optional<int32_t>> end(Finish finish);
+  bool isEos(int32_t id) const;
+
+  const GenerateOptions &options;
+  OnToken onToken;
+  sampling::Sampler sampler;
+  std::optional<text::Detokenizer> detokenizer;
+  text::StopStrings stop;
+};
 
 /// `tokenizer` may be null: then there is no text and no stop strings work.
 Result<Generated> generate(TokenModel &model, std::span<const int32_t> prompt,

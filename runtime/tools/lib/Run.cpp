@@ -1,11 +1,10 @@
 //===- Run.cpp - foresight run --------------------------------------------===//
+#include "BatchGenerate.h"
 #include "Commands.h"
-#include "Generate.h"
 #include "Model.h"
-#include "Statistics.h"
+#include "RunOutput.h"
 
-#include "foresight/support/Json.h"
-
+#include <algorithm>
 #include <cstdio>
 #include <unistd.h>
 
@@ -28,8 +27,6 @@ public:
 private:
   Session &session;
 };
-
-enum class Output { Text, Ids, Json };
 
 Result<GenerateOptions> generateOptions(const Args &args) {
   GenerateOptions options;
@@ -76,103 +73,83 @@ Result<std::vector<std::string>> promptsOf(const Args &args) {
   return texts;
 }
 
-/// Milliseconds with three digits that count.
-std::string milliseconds(double seconds) {
-  return fixed(seconds * 1e3, seconds < 1e-2 ? 2 : seconds < 1 ? 1 : 0) + " ms";
+/// A bundle's tokenizer where text comes or goes: ids need none.
+Result<std::optional<text::Tokenizer>> tokenizerFor(const Model &model,
+                                                    const Args &args,
+                                                    const GenerateOptions &made,
+                                                    Output output) {
+  std::optional<text::Tokenizer> tokenizer;
+  if (!model.bundle->tokenizer().empty() || output == Output::Text ||
+      !args.has("ids") || !made.stop.empty()) {
+    FORESIGHT_TRY(tokenizer, model.tokenizer());
+  }
+  return tokenizer;
 }
 
-struct Summary {
-  const Generated &made;
-  size_t promptTokens;
-  const Session &session;
+/// How many prompts are decoded together: as many as there are and fit.
+Result<int64_t> batchOf(const Args &args, const Session &session,
+                        size_t prompts) {
+  const int64_t fits = session.sequences();
+  FORESIGHT_TRY(const int64_t asked, args.integer("batch", fits, 1));
+  if (asked > fits)
+    return makeError(ErrorCode::Usage, "--batch=", asked, ": the bundle takes ",
+                     fits, fits == 1 ? " sequence" : " sequences",
+                     " at once (foresight-compile --max-batch)");
+  return std::min(asked, static_cast<int64_t>(prompts));
+}
 
-  double secondsPerToken() const { return medianOf(made.stepSeconds); }
-  double bytesPerToken() const {
-    for (const SessionTrace &trace : session.traces())
-      if (trace.entry == session.decodeEntry() && trace.tokens > 0)
-        return static_cast<double>(trace.weightBytes()) / trace.tokens;
-    return 0;
+/// One prompt after the other.
+Status continueEach(Model &model, const Prompts &prompts,
+                    const text::Tokenizer *tokenizer,
+                    const GenerateOptions &options, Printer &printer) {
+  Session &session = *model.session;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    FORESIGHT_CHECK(session.reset());
+    FORESIGHT_CHECK(printer.begin(i));
+    // Measuring stages takes a clock reading each, which only numbers need.
+    if (printer.needsNumbers())
+      session.startTrace();
+    SessionModel source(session);
+    FORESIGHT_TRY(const Generated made,
+                  generate(source, prompts[i], tokenizer, options,
+                           [&](int32_t id, std::string_view text) {
+                             return printer.token(i, id, text);
+                           }));
+    session.stopTrace();
+    FORESIGHT_CHECK(printer.end(i, {made, prompts[i].size(), session, 0}));
   }
+  return {};
+}
 
-  void print() const {
-    std::fprintf(stderr, "prompt: %zu tokens, %s\n", promptTokens,
-                 milliseconds(made.promptSeconds).c_str());
-    if (made.stepSeconds.empty())
-      return;
-    std::fprintf(stderr,
-                 "%s: %zu tokens, %s a token (median), %s tokens/s, %s MB of "
-                 "weights read a token\n",
-                 session.isDense() ? "dense" : "sparse", made.ids.size(),
-                 milliseconds(secondsPerToken()).c_str(),
-                 fixed(1 / secondsPerToken(), 1).c_str(),
-                 fixed(bytesPerToken() / 1e6, 2).c_str());
+/// `batch` prompts at a time.
+Status continueTogether(Model &model, const Prompts &prompts, int64_t batch,
+                        const text::Tokenizer *tokenizer,
+                        const GenerateOptions &options, Printer &printer) {
+  Session &session = *model.session;
+  if (!session.isDense())
+    std::fprintf(stderr, "prompts are continued together and dense; --batch=1 "
+                         "continues one after the other, sparse\n");
+  const auto most = static_cast<size_t>(batch);
+  for (size_t first = 0; first < prompts.size(); first += most) {
+    const auto group = std::span(prompts).subspan(
+        first, std::min(most, prompts.size() - first));
+    for (size_t i = 0; i < group.size(); ++i)
+      FORESIGHT_CHECK(printer.begin(first + i));
+    if (printer.needsNumbers())
+      session.startTrace();
+    BatchEvents events;
+    events.onToken = [&](size_t i, int32_t id, std::string_view text) {
+      return printer.token(first + i, id, text);
+    };
+    events.onEnd = [&](size_t i, const Generated &made) {
+      return printer.end(first + i, {made, group[i].size(), session,
+                                     static_cast<int64_t>(group.size())});
+    };
+    FORESIGHT_CHECK(generateBatch(session, group, tokenizer, options, events));
+    session.stopTrace();
   }
-
-  OrderedJson json() const {
-    const ModelFacts &model = session.manifest().model;
-    OrderedJson out = {{"done", true},
-                       {"finish", finishName(made.finish)},
-                       {"text", made.text},
-                       {"ids", made.ids},
-                       {"prompt_tokens", promptTokens},
-                       {"decode", session.isDense() ? "dense" : "sparse"},
-                       {"prompt_seconds", made.promptSeconds}};
-    if (!made.stepSeconds.empty()) {
-      out["seconds_per_token"] = secondsPerToken();
-      out["weight_bytes_per_token"] = bytesPerToken();
-    }
-    if (model.synthetic)
-      out["note"] = kSyntheticNote;
-    return out;
-  }
-};
-
-/// Prints what is made of one prompt after the other.
-class Printer {
-public:
-  /// `prompts` is how many there are: of one nothing says which it is.
-  Printer(Output output, size_t prompts) : output(output), prompts(prompts) {}
-
-  void begin(size_t index) {
-    prompt = index;
-    first = true;
-    if (output == Output::Text && prompts > 1)
-      std::printf("%s==> %zu <==\n", prompt ? "\n" : "", prompt);
-  }
-  Status token(int32_t id, std::string_view text) {
-    if (output == Output::Text) {
-      std::fwrite(text.data(), 1, text.size(), stdout);
-    } else if (output == Output::Ids) {
-      if (id >= 0)
-        std::printf(first ? "%d" : ",%d", id);
-    } else {
-      object({{"id", id < 0 ? OrderedJson() : OrderedJson(id)},
-              {"text", std::string(text)}});
-    }
-    first = false;
-    return flushOutput();
-  }
-  Status end(const Summary &summary) {
-    if (output == Output::Json)
-      object(summary.json());
-    else
-      std::printf("\n");
-    return flushOutput();
-  }
-
-private:
-  void object(const OrderedJson &members) {
-    OrderedJson line;
-    if (prompts > 1)
-      line["prompt"] = prompt;
-    line.update(members);
-    std::printf("%s\n", dumpJson(line).c_str());
-  }
-
-  Output output;
-  size_t prompts, prompt = 0;
-  bool first = true;
-};
+  return {};
+}
 
 Status run(const Args &args) {
   FORESIGHT_TRY(GenerateOptions options, generateOptions(args));
@@ -181,62 +158,38 @@ Status run(const Args &args) {
   Output output = outputName == "text"  ? Output::Text
                   : outputName == "ids" ? Output::Ids
                                         : Output::Json;
-  FORESIGHT_TRY(const std::vector<std::string> prompts, promptsOf(args));
+  FORESIGHT_TRY(const std::vector<std::string> texts, promptsOf(args));
   FORESIGHT_TRY(Model model, loadModel(args));
   Session &session = *model.session;
+  FORESIGHT_TRY(const int64_t batch, batchOf(args, session, texts.size()));
   if (args.has("dense"))
     FORESIGHT_CHECK(session.useDense(true));
   options.eosIds = model.manifest().model.eosTokenIds;
-
-  // Ids need no tokenizer unless text is asked for.
-  std::optional<text::Tokenizer> tokenizer;
-  const bool hasTokenizer = !model.bundle->tokenizer().empty();
-  if (!hasTokenizer && args.has("ids") && !args.has("output"))
+  if (model.bundle->tokenizer().empty() && args.has("ids") &&
+      !args.has("output"))
     output = Output::Ids;
-  if (hasTokenizer || output == Output::Text || !args.has("ids") ||
-      !options.stop.empty()) {
-    FORESIGHT_TRY(tokenizer, model.tokenizer());
-  }
+  FORESIGHT_TRY(const std::optional<text::Tokenizer> tokenizer,
+                tokenizerFor(model, args, options, output));
+
   // A prompt that is wrong is found before the first is continued.
-  std::vector<std::vector<int32_t>> sequences;
-  for (const std::string &prompt : prompts) {
+  Prompts prompts;
+  for (const std::string &text : texts) {
     std::vector<int32_t> ids;
     if (args.has("ids")) {
-      FORESIGHT_TRY(ids, parseIds(prompt));
+      FORESIGHT_TRY(ids, parseIds(text));
     } else {
-      FORESIGHT_TRY(ids, tokenizer->encode(prompt, !args.has("no-special")));
+      FORESIGHT_TRY(ids, tokenizer->encode(text, !args.has("no-special")));
     }
-    sequences.push_back(std::move(ids));
+    prompts.push_back(std::move(ids));
   }
-
-  Printer printer(output, sequences.size());
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    const std::vector<int32_t> &ids = sequences[i];
-    FORESIGHT_CHECK(session.reset());
-    printer.begin(i);
-    if (args.has("echo") && output == Output::Text)
-      std::fputs(tokenizer->decode(ids, /*skipSpecial=*/true).c_str(), stdout);
-    // Measuring stages takes a clock reading each, which only numbers need.
-    if (args.has("stats") || output == Output::Json)
-      session.startTrace();
-    SessionModel source(session);
-    FORESIGHT_TRY(const Generated made,
-                  generate(source, ids, tokenizer ? &*tokenizer : nullptr,
-                           options, [&](int32_t id, std::string_view text) {
-                             return printer.token(id, text);
-                           }));
-    session.stopTrace();
-    const Summary summary{made, ids.size(), session};
-    FORESIGHT_CHECK(printer.end(summary));
-    if (made.finish == Finish::Capacity)
-      std::fprintf(stderr,
-                   "the sequence is full: the bundle holds %lld tokens "
-                   "(foresight-compile --max-seq)\n",
-                   static_cast<long long>(session.capacity()));
-    if (args.has("stats"))
-      summary.print();
-  }
-  return {};
+  Printer printer(output, prompts.size(), args.has("stats"));
+  if (args.has("echo") && output == Output::Text)
+    for (const std::vector<int32_t> &ids : prompts)
+      printer.echoes.push_back(tokenizer->decode(ids, /*skipSpecial=*/true));
+  const text::Tokenizer *words = tokenizer ? &*tokenizer : nullptr;
+  return batch == 1
+             ? continueEach(model, prompts, words, options, printer)
+             : continueTogether(model, prompts, batch, words, options, printer);
 }
 
 } // namespace
@@ -263,6 +216,9 @@ Command runCommand() {
            {"no-special", nullptr,
             "do not put the tokenizer's special tokens (</s>) in\n"
             "front of the prompt"},
+           {"batch", "N",
+            "prompts to continue together (default: as many as the\nbundle "
+            "takes)"},
            {"max-new-tokens", "N", "most tokens to make (default: 128)"},
            {"temperature", "T", "0: greedy (default); above: sample"},
            {"top-k", "K", "sample from the K likeliest (0: all)"},

@@ -2,6 +2,7 @@
 #ifndef FORESIGHT_TOOLS_STATISTICS_H
 #define FORESIGHT_TOOLS_STATISTICS_H
 
+#include <chrono>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,11 @@ namespace foresight::tools {
 double quantileOf(std::span<const double> values, double q);
 inline double medianOf(std::span<const double> values) {
   return quantileOf(values, 0.5);
+}
+
+inline double secondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 /// "3.14" with `digits` digits behind the point.

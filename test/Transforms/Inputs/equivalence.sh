@@ -68,6 +68,14 @@ foresight-opt "$dir/dense.mlir" --foresight-schedule-pipeline=target=cuda -o "$d
 cp "$dir/dense.mlir" "$dir/after.mlir"
 prompt "schedule for a GPU" prefill prefill --orders=3 --tolerance=1e-2
 
+# Of a batch too: rows of three sequences, each at a place of its own.
+foresight-opt "$1" --foresight-prepare-pipeline=max-batch=3 --foresight-entries-pipeline -o "$dir/after.mlir"
+for target in cpu cuda; do
+  foresight-opt "$dir/after.mlir" --foresight-schedule-pipeline=target=$target -o "$dir/before.mlir"
+  same "schedule of a batch for $target" decode_batch decode_batch --tokens=3 \
+    --positions=9,2,5 --orders=5 --tolerance=1e-2
+done
+
 # So does skipping zeros only. With a margin, and when looking ahead, the passes
 # after the choice was made keep what it computes.
 for rule in "rule=skip" "rule=margin margin=1 bits=3" \

@@ -24,6 +24,8 @@ struct PipelineOptions {
   std::string dtype = "auto";
   /// Tokens that a KV cache has room for; 0: as many as the model has.
   int64_t maxSeq = 0;
+  /// Sequences that are decoded together at most.
+  int64_t maxBatch = 1;
   /// How sparse each layer of `@decode` is made; a layer that is not listed
   /// stays dense. None: a dense bundle.
   std::optional<Profile> profile;

@@ -60,12 +60,33 @@ def HoistLastRowPass : Pass<"foresight-hoist-last-row", "mlir::ModuleOp"> {
   let dependentDialects = ["::foresight::ForesightDialect"];
 }
 
+def AddSequencesPass : Pass<"foresight-add-sequences", "mlir::ModuleOp"> {
+  let summary = "Give the caches of @step room for several sequences";
+  let description = [{
+    With `max-batch` above 1 each KV cache holds so many sequences, and `@step` takes one more argument: which of them its rows
+    belong to. Results do not change.
+    ```mlir
+    func.func @step(%ids: tensor<?xi32>, %positions: tensor<?xi32>, %kv: !foresight.kv_cache<4 x 4, 8, f16>)
+    // becomes, with max-batch=8
+    func.func @step(%ids: tensor<?xi32>, %positions: tensor<?xi32>, %sequences: tensor<1xi32>,
+                    %kv: !foresight.kv_cache<4 x 4, 8, f16, sequences = 8>)
+    ```
+  }];
+  let options = [
+    Option<"maxBatch", "max-batch", "int64_t", /*default=*/"1", "sequences that a KV cache has room for">,
+  ];
+  let dependentDialects = ["::foresight::ForesightDialect", "mlir::func::FuncDialect"];
+}
+
 def SpecializeEntriesPass : Pass<"foresight-specialize-entries", "mlir::ModuleOp"> {
   let summary = "Make @prefill and @decode of @step";
   let description = [{
     `@step` is replaced by `@prefill`, which keeps `T = ?`, and `@decode` with `T = 1`, where `last_row` folds away. With
     `dense-decode` there is a second copy of the latter, `@decode_dense`, that no sparsity touches: what a sparse bundle is compared
     with. Each carries `foresight.entry` and `foresight.max_tokens`. Results do not change.
+
+    Where caches hold B sequences there is `@decode_batch` too: up to B rows, each the next token of a sequence of its own, so that
+    `%sequences` has one number a row, and each with its own logits. No sparsity touches it.
     ```mlir
     func.func @step(%ids: tensor<?xi32>, ...) -> (tensor<1x100xf32>, ...)
     // becomes

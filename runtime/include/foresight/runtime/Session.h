@@ -1,4 +1,4 @@
-//===- Session.h - One sequence of tokens -----------------------*- C++ -*-===//
+//===- Session.h - Sequences of tokens --------------------------*- C++ -*-===//
 #ifndef FORESIGHT_RUNTIME_SESSION_H
 #define FORESIGHT_RUNTIME_SESSION_H
 
@@ -31,12 +31,19 @@ struct SessionTrace {
   int64_t weightBytes() const;
 };
 
-/// Feeds a sequence to a program: keeps the position, checks limits, cuts
-/// prompts into chunks. Uses the program's state buffers, so there is one
-/// session a program at a time. Move-only, not thread-safe; `program` must
-/// outlive it.
+/// Feeds sequences to a program: keeps their positions, checks limits, cuts
+/// prompts into chunks. A bundle of --max-batch holds several; what is about
+/// one of them is about the one that `select` names, at first sequence 0. Uses
+/// the program's state buffers, so there is one session a program at a time.
+/// Move-only, not thread-safe; `program` must outlive it.
 class Session {
 public:
+  /// The next token of a sequence.
+  struct BatchRow {
+    int64_t sequence = 0;
+    int32_t id = 0;
+  };
+
   /// Fails with BadBundle if the bundle lacks the entries a session needs.
   static Result<Session> create(Program &program);
 
@@ -54,11 +61,24 @@ public:
   /// at any position, the first too: this is how `eval` reads a text.
   Result<std::span<const float>> decode(int32_t id);
 
+  /// Sequences that the bundle holds, and rows that `decodeBatch` takes.
+  int64_t sequences() const { return static_cast<int64_t>(lengths.size()); }
+  Status select(int64_t sequence);
+  int64_t selected() const { return current; }
+  /// Appends a token to each of several sequences, with the `decode_batch`
+  /// entry, which is dense. A row's logits depend neither on the other rows nor
+  /// on how many there are nor on its place among them. Usage if a bundle of
+  /// one sequence has no such entry, if there are too many rows or none, or if
+  /// one is out of range, full or given twice; then nothing has changed.
+  Status decodeBatch(std::span<const BatchRow> rows);
+  /// Of a row of the last `decodeBatch`. Valid until the next call.
+  std::span<const float> batchLogits(int64_t row) const;
+
   /// Of the last call; empty before the first. Valid until the next call.
   std::span<const float> logits() const { return lastLogits; }
 
   /// Tokens in the sequence so far, and how many fit.
-  int64_t position() const { return tokens; }
+  int64_t position() const { return lengths[static_cast<size_t>(current)]; }
   int64_t capacity() const;
   /// Goes back to the first `position` tokens. Later ones are forgotten.
   Status truncate(int64_t position);
@@ -78,22 +98,31 @@ public:
   const Manifest &manifest() const { return runs->manifest(); }
   /// Index of the entry that `decode` uses now.
   int64_t decodeEntry() const { return dense ? denseEntry : sparseEntry; }
+  /// Index of `decode_batch`, or -1.
+  int64_t decodeBatchEntry() const { return batchEntry; }
 
 private:
   Session() = default;
   Status step(int64_t entry, std::span<const int32_t> ids, bool wantLogits);
+  Status run(int64_t entry, const Step &step);
+  Status readLogits(int64_t entry, int64_t rows);
   Status checkIds(std::span<const int32_t> ids) const;
+  Status checkRows(std::span<const BatchRow> rows) const;
   void record(int64_t entry, const Step &step, std::span<const int64_t> active);
   class ActiveCounter;
 
   Program *runs = nullptr;
-  int64_t prefillEntry = -1, sparseEntry = -1, denseEntry = -1;
+  int64_t prefillEntry = -1, sparseEntry = -1, denseEntry = -1, batchEntry = -1;
   bool dense = false;
   bool tracing = false;
-  int64_t tokens = 0;
-  std::vector<int32_t> positions;
+  std::vector<int64_t> lengths; ///< one a sequence
+  int64_t current = 0;
+  std::vector<int32_t> positions, batchIds, batchSequences;
   std::vector<float> logitsCopy;
   std::span<const float> lastLogits;
+  /// All rows of the last call, and elements from one to the next.
+  std::span<const float> allLogits;
+  int64_t logitsStride = 0;
   StageObserver *observer = nullptr;
   std::vector<int64_t> activeNow; ///< one a selection; -1: not counted
   std::vector<float> activationsCopy;
