@@ -81,7 +81,7 @@ static void shareSets(func::FuncOp entry) {
 }
 
 /// Moves the ops of `group` into a new stage at the end of the entry.
-static void makeStage(const StageGroup &group, Block &block) {
+static StageOp makeStage(const StageGroup &group, Block &block) {
   llvm::SmallPtrSet<Operation *, 8> members(group.ops.begin(), group.ops.end());
   llvm::SetVector<Value> inputs;
   SmallVector<Value> results;
@@ -124,6 +124,7 @@ static void makeStage(const StageGroup &group, Block &block) {
     inner.replaceUsesWithIf(outer, [&](OpOperand &use) {
       return use.getOwner()->getBlock() != &body;
     });
+  return stage;
 }
 
 namespace {
@@ -149,8 +150,13 @@ struct FormStagesPass
     if (failed(groups))
       return failure();
     nameStages(entry, *groups);
-    for (const StageGroup &group : *groups)
-      makeStage(group, entry.getBody().front());
+    // Code for few rows is made for how many there may be.
+    bool areFew = hasFewRows(entry, info);
+    for (const StageGroup &group : *groups) {
+      StageOp stage = makeStage(group, entry.getBody().front());
+      if (areFew && group.library.empty())
+        stage->setAttr(kMaxTokensAttr, entry->getAttr(kMaxTokensAttr));
+    }
     return success();
   }
 

@@ -1,9 +1,9 @@
 //===- MultiplyByRows.cpp - Dense second products by output rows ----------===//
 
+#include "Utils.h"
+
 #include "foresight/Target/TargetInfo.h"
 #include "foresight/Transforms/Passes.h"
-
-#include "foresight/Dialect/Foresight.h"
 
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/SymbolTable.h"
@@ -67,15 +67,13 @@ struct MultiplyByRowsPass
     }
     if (!info->multipliesByRows())
       return;
+    if (leavesOutRows(getOperation()))
+      return;
     SmallVector<std::pair<StageOp, ColumnLinearOp>> columns;
-    bool leavesOut = false;
     getOperation().walk([&](ColumnLinearOp op) {
-      leavesOut |= op.getSkipZeros() || op.getRows();
       if (auto stage = op->getParentOfType<StageOp>())
         columns.emplace_back(stage, op);
     });
-    if (leavesOut)
-      return;
     SymbolTable symbols(getOperation());
     IRRewriter rewriter(&getContext());
     for (auto [stage, column] : columns)

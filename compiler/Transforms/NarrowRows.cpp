@@ -17,7 +17,7 @@ using namespace foresight;
 static Type roundedTo(StageOp stage, OpOperand &use) {
   Operation *op = use.getOwner();
   if (auto linear = dyn_cast<LinearOp>(op))
-    return stage.getLibraryAttr() && use.get() == linear.getX()
+    return use.get() == linear.getX()
                ? cast<RankedTensorType>(linear.getWeight().getType())
                      .getElementType()
                : Type();
@@ -34,9 +34,8 @@ static bool canRound(StageOp stage, Value yielded) {
     return false;
   Operation *op = yielded.getDefiningOp();
   if (auto linear = dyn_cast_or_null<LinearOp>(op))
-    return stage.getLibraryAttr() &&
-           (linear.getActivation() == Activation::None ||
-            linear.getActivation() == Activation::Relu);
+    return linear.getActivation() == Activation::None ||
+           linear.getActivation() == Activation::Relu;
   return isa_and_nonnull<LayerNormOp, AttentionOp>(op) &&
          !stage.getLibraryAttr();
 }

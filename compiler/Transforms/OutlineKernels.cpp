@@ -16,6 +16,7 @@ using namespace foresight;
 
 static bool isSameWork(KernelOp kernel, StageOp stage) {
   return kernel.getLibraryAttr() == stage.getLibraryAttr() &&
+         kernel->getAttr(kMaxTokensAttr) == stage->getAttr(kMaxTokensAttr) &&
          OperationEquivalence::isRegionEquivalentTo(
              &kernel.getBody(), &stage.getBody(),
              OperationEquivalence::IgnoreLocations);
@@ -38,6 +39,8 @@ struct OutlineKernelsPass
     std::string name = (entry.getName() + "." + what).str();
     auto kernel =
         KernelOp::create(builder, stage.getLoc(), name, stage.getLibraryAttr());
+    if (Attribute rows = stage->getAttr(kMaxTokensAttr))
+      kernel->setAttr(kMaxTokensAttr, rows);
     kernel.getBody().takeBody(stage.getBody());
     symbols.insert(kernel);
     kernels.push_back(kernel);

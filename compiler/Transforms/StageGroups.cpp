@@ -2,6 +2,8 @@
 
 #include "StageGroups.h"
 
+#include "Utils.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -9,12 +11,6 @@
 
 using namespace mlir;
 using namespace foresight;
-
-/// How many token rows `op` yields.
-static RowCount rowsOf(Operation *op) {
-  auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  return type.getDimSize(0) == 1 ? RowCount::One : RowCount::Many;
-}
 
 /// The sum that is the only use of a product: its residual.
 static AddOp residualOf(Operation *product) {
@@ -62,7 +58,10 @@ namespace {
 class GroupBuilder {
 public:
   GroupBuilder(func::FuncOp entry, const TargetInfo &target)
-      : target(target), block(entry.getBody().front()) {}
+      : target(target), block(entry.getBody().front()),
+        areFew(hasFewRows(entry, target)),
+        columnsBecomeRows(target.multipliesByRows() &&
+                          !leavesOutRows(entry->getParentOfType<ModuleOp>())) {}
 
   FailureOr<std::vector<StageGroup>> run();
 
@@ -79,6 +78,7 @@ private:
     groups[group].ops.push_back(op);
   }
 
+  RowCount rowsOf(Operation *op) const;
   void groupProduct(Operation *product);
   LogicalResult groupSelection(GatherLinearOp gather);
   void groupEmbedding(AddOp add);
@@ -91,6 +91,7 @@ private:
 
   const TargetInfo &target;
   Block &block;
+  bool areFew, columnsBecomeRows;
   std::vector<StageGroup> groups;
   llvm::DenseMap<Operation *, unsigned> groupOf;
   /// What predicts and selects for the MLP behind an attention.
@@ -100,6 +101,22 @@ private:
 };
 
 } // namespace
+
+/// How many token rows `op` yields. What a target has no code for with few is
+/// computed as with many.
+RowCount GroupBuilder::rowsOf(Operation *op) const {
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if (type.getDimSize(0) == 1)
+    return RowCount::One;
+  // Of products: by 16-bit weights and rows of the output.
+  bool isKnown = areFew;
+  if (auto linear = dyn_cast<LinearOp>(op))
+    isKnown &= !getElementTypeOrSelf(linear.getWeight()).isF32();
+  if (auto column = dyn_cast<ColumnLinearOp>(op))
+    isKnown &=
+        columnsBecomeRows && !getElementTypeOrSelf(column.getWeight()).isF32();
+  return isKnown ? RowCount::Few : RowCount::Many;
+}
 
 void GroupBuilder::groupProduct(Operation *product) {
   RowCount rows = rowsOf(product);
@@ -304,6 +321,13 @@ FailureOr<std::vector<StageGroup>> GroupBuilder::run() {
   }
   collectProducers();
   return order();
+}
+
+bool foresight::hasFewRows(func::FuncOp entry, const TargetInfo &target) {
+  auto name = entry->getAttrOfType<StringAttr>(kEntryAttr);
+  auto rows = entry->getAttrOfType<IntegerAttr>(kMaxTokensAttr);
+  return name && name.getValue() == "decode_batch" && rows &&
+         rows.getInt() <= target.mostFewRows();
 }
 
 FailureOr<std::vector<StageGroup>>

@@ -51,6 +51,9 @@ mlir::FailureOr<std::vector<StageGroup>> groupStages(mlir::func::FuncOp entry,
 /// there is none, or if others use the scores.
 AttentionOp attentionBeside(GatherLinearOp gather);
 
+/// Whether rows of an entry are those of a batch, and few for the target.
+bool hasFewRows(mlir::func::FuncOp entry, const TargetInfo &target);
+
 /// Fills in `name`, `role` and `layer` of ordered groups.
 void nameStages(mlir::func::FuncOp entry, std::vector<StageGroup> &groups);
 

@@ -22,6 +22,15 @@ func::FuncOp foresight::findEntry(ModuleOp module, StringRef name) {
   return nullptr;
 }
 
+bool foresight::leavesOutRows(ModuleOp module) {
+  return module
+      .walk([](ColumnLinearOp op) {
+        return op.getSkipZeros() || op.getRows() ? WalkResult::interrupt()
+                                                 : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 WeightOp foresight::weightOf(Value value, SymbolTable &symbols) {
   auto get = value.getDefiningOp<GetWeightOp>();
   return get ? symbols.lookup<WeightOp>(get.getWeight()) : WeightOp();

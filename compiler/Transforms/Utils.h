@@ -21,6 +21,9 @@ llvm::SmallVector<mlir::func::FuncOp> entriesOf(mlir::ModuleOp module);
 /// The entry of that name, or null.
 mlir::func::FuncOp findEntry(mlir::ModuleOp module, llvm::StringRef name);
 
+/// Whether some product of columns reads only some rows of its weight.
+bool leavesOutRows(mlir::ModuleOp module);
+
 /// The weight that `value` is, or null if it is not a `get_weight`.
 WeightOp weightOf(mlir::Value value, mlir::SymbolTable &symbols);
 

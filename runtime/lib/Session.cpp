@@ -38,8 +38,11 @@ Result<Session> Session::create(Program &program) {
     longest = std::max(longest, entry.maxTokens);
   session.positions.resize(static_cast<size_t>(longest));
   session.activeNow.resize(facts.selections.size());
-  session.logitsCopy.resize(
-      static_cast<size_t>(facts.model.vocabSize * sequences));
+  const int64_t logits =
+      facts.entries[static_cast<size_t>(session.prefillEntry)].logits;
+  if (program.hostView(logits).empty())
+    session.logitsCopy.resize(
+        static_cast<size_t>(facts.model.vocabSize * sequences));
   // Steps are measured without allocating: room for all of it is made here.
   for (int64_t entry :
        {session.prefillEntry, session.sparseEntry, session.denseEntry,

@@ -40,17 +40,31 @@ Kind kindOf(const fs::path &path) {
              : Kind::Synthetic;
 }
 
-std::vector<fs::path> bundles(Kind kind) {
+template <typename Predicate>
+std::vector<fs::path> bundlesWhere(Predicate predicate) {
   std::vector<fs::path> found;
   const char *folder = std::getenv("FORESIGHT_GPU_BUNDLES");
   std::error_code error;
   if (folder)
     for (const fs::directory_entry &entry :
          fs::directory_iterator(folder, error))
-      if (entry.path().extension() == ".fsb" && kindOf(entry.path()) == kind)
+      if (entry.path().extension() == ".fsb" && predicate(entry.path()))
         found.push_back(entry.path());
   std::sort(found.begin(), found.end());
   return found;
+}
+
+std::vector<fs::path> bundles(Kind kind) {
+  return bundlesWhere(
+      [&](const fs::path &path) { return kindOf(path) == kind; });
+}
+
+/// Those that decode several sequences at once.
+std::vector<fs::path> batchBundles() {
+  return bundlesWhere([](const fs::path &path) {
+    auto bundle = Bundle::open(path.string());
+    return bundle.ok() && bundle->manifest().entryIndex("decode_batch") >= 0;
+  });
 }
 
 class Gpu : public testing::TestWithParam<fs::path> {
@@ -120,6 +134,16 @@ TEST_P(Gpu, AGraphGivesTheBitsOfItsKernels) {
       model.session().stopTrace();
   }
   EXPECT_EQ(rows[0], rows[1]);
+}
+
+/// The largest difference, over the largest logit of `expected`.
+double difference(std::span<const float> row, std::span<const float> expected) {
+  double worst = 0, largest = 0;
+  for (size_t i = 0; i < row.size(); ++i) {
+    worst = std::max(worst, std::fabs(double(row[i]) - double(expected[i])));
+    largest = std::max(largest, std::fabs(double(expected[i])));
+  }
+  return worst / largest;
 }
 
 class SparseGpu : public testing::TestWithParam<fs::path> {
@@ -230,17 +254,6 @@ protected:
     }
     return ids;
   }
-
-  /// The largest difference, over the largest logit of `expected`.
-  static double difference(std::span<const float> row,
-                           const std::vector<float> &expected) {
-    double worst = 0, largest = 0;
-    for (size_t i = 0; i < row.size(); ++i) {
-      worst = std::max(worst, std::fabs(double(row[i]) - double(expected[i])));
-      largest = std::max(largest, std::fabs(double(expected[i])));
-    }
-    return worst / largest;
-  }
 };
 
 /// A prompt leaves what decoding its tokens one by one leaves: for lengths that
@@ -282,6 +295,101 @@ TEST_P(SyntheticGpu, PromptsOfAnyLengthDoWhatDecodingDoes) {
   }
 }
 
+/// Sequences of different lengths, some of which end early.
+class BatchGpu : public testing::TestWithParam<fs::path> {
+protected:
+  using Logits = std::vector<std::vector<float>>;
+  static constexpr size_t kSteps = 6;
+
+  Model model{GetParam()};
+  Session &session = model.session();
+  const size_t sequences = static_cast<size_t>(session.sequences());
+
+  void start(size_t sequence) {
+    const size_t lengths[] = {1, 5, 300, 40, 130, 7, 600, 2};
+    const auto length =
+        std::min<size_t>(lengths[sequence % std::size(lengths)],
+                         static_cast<size_t>(session.capacity()) - kSteps);
+    ASSERT_TRUE(session.select(static_cast<int64_t>(sequence)).ok());
+    ASSERT_TRUE(session.reset().ok());
+    std::vector<int32_t> ids;
+    for (size_t i = 0; i < length; ++i)
+      ids.push_back(idAt(sequence, 100 + i));
+    model.prompt(ids);
+  }
+  int32_t idAt(size_t sequence, size_t step) {
+    return static_cast<int32_t>(
+        (17 + 131 * sequence + 37 * step) %
+        static_cast<size_t>(model.manifest().model.vocabSize));
+  }
+  bool isLive(size_t sequence, size_t step) {
+    return step < kSteps - sequence % 4;
+  }
+  /// What `decodeBatch` gives each of `rows`, which go on in this order.
+  std::vector<std::vector<float>> step(const std::vector<size_t> &live,
+                                       size_t step) {
+    std::vector<Session::BatchRow> rows;
+    for (size_t sequence : live)
+      rows.push_back({static_cast<int64_t>(sequence), idAt(sequence, step)});
+    const Status done = session.decodeBatch(rows);
+    EXPECT_TRUE(done.ok()) << done.error().message;
+    Logits logits;
+    for (size_t row = 0; done.ok() && row < rows.size(); ++row) {
+      const auto values = session.batchLogits(static_cast<int64_t>(row));
+      logits.emplace_back(values.begin(), values.end());
+    }
+    return logits;
+  }
+};
+
+TEST_P(BatchGpu, ARowHasTheBitsThatItHasAlone) {
+  std::vector<Logits> alone(sequences);
+  for (size_t s = 0; s < sequences; ++s) {
+    start(s);
+    for (size_t i = 0; isLive(s, i); ++i)
+      alone[s].push_back(step({s}, i)[0]);
+  }
+  // As a graph, then kernel by kernel.
+  for (bool traced : {false, true}) {
+    for (size_t s = 0; s < sequences; ++s)
+      start(s);
+    if (traced)
+      session.startTrace();
+    for (size_t i = 0; i < kSteps; ++i) {
+      std::vector<size_t> live;
+      for (size_t n = 0; n < sequences; ++n)
+        if (const size_t s = (n + i) % sequences; isLive(s, i))
+          live.push_back(s);
+      const Logits together = step(live, i);
+      for (size_t row = 0; row < live.size(); ++row)
+        EXPECT_EQ(together[row], alone[live[row]][i])
+            << "step " << i << " row " << row << " traced " << traced;
+    }
+    session.stopTrace();
+  }
+}
+
+/// Rows are rounded to the weights' type for the products of a batch.
+TEST_P(BatchGpu, ARowIsWhatDecodingItsSequenceGives) {
+  const std::string dtype = model.manifest().model.dtype;
+  const double tolerance = dtype == "f32"    ? 1e-4
+                           : dtype == "bf16" ? 8e-2
+                                             : 1e-2;
+  ASSERT_TRUE(session.useDense(true).ok());
+  double worst = 0;
+  for (size_t s = 0; s < sequences; ++s) {
+    Logits batch;
+    start(s);
+    for (size_t i = 0; isLive(s, i); ++i)
+      batch.push_back(step({s}, i)[0]);
+    start(s);
+    for (size_t i = 0; i < batch.size(); ++i)
+      worst = std::max(worst, difference(batch[i], model.decode(idAt(s, i))));
+  }
+  std::printf("apart by %.2g\n", worst);
+  EXPECT_LE(worst, tolerance);
+}
+
 std::string nameOf(const testing::TestParamInfo<fs::path> &info) {
   std::string name = info.param.stem().string();
   for (char &c : name)
@@ -296,6 +404,10 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SparseGpu);
 INSTANTIATE_TEST_SUITE_P(Bundles, SyntheticGpu,
                          testing::ValuesIn(bundles(Kind::Synthetic)), nameOf);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SyntheticGpu);
+
+INSTANTIATE_TEST_SUITE_P(Bundles, BatchGpu, testing::ValuesIn(batchBundles()),
+                         nameOf);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BatchGpu);
 
 INSTANTIATE_TEST_SUITE_P(Bundles, Gpu,
                          testing::ValuesIn(bundles(Kind::Expected)), nameOf);

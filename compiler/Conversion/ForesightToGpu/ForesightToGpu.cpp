@@ -53,6 +53,9 @@ void emitBody(GpuFrame &frame) {
   case GpuBody::RowProduct:
     emitRowProduct(frame);
     break;
+  case GpuBody::BatchProduct:
+    emitBatchProduct(frame);
+    break;
   case GpuBody::SparseProduct:
     emitSparseProduct(frame);
     break;

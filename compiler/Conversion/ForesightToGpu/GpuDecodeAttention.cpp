@@ -12,57 +12,38 @@
 // leaves its part in GPU memory, and the last one to do so joins the parts in
 // their order, so that it does not matter which one is last.
 //
+// Of a batch each row is a sequence of its own, with blocks of its own.
+//
 //===----------------------------------------------------------------------===//
 
-#include "GpuKernel.h"
+#include "GpuHistory.h"
 #include "GpuWarp.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 
-#include "llvm/Support/MathExtras.h"
+#include <algorithm>
 
 using namespace mlir;
 using namespace foresight;
 
-using Values = CodeBuilder::Values;
-
 namespace {
 
-/// Below every score; finite, so that differences are numbers.
-constexpr double kLowest = -1e30;
 constexpr unsigned kGlobalSpace = 1;
 constexpr llvm::StringLiteral kDeviceScope = "device";
 
-class DecodeAttentionEmitter {
+class DecodeAttentionEmitter : HistoryEmitter {
 public:
   explicit DecodeAttentionEmitter(GpuFrame &frame)
-      : frame(frame), c(frame.c), op(frame.plan.attention),
-        split(frame.plan.split), cache(op.getCache().getType()),
-        element(cache.getElementType()), per(elementsOf16(element)),
-        padded((cache.getHeadDim() + 15) / 16 * 16), parts(padded / per),
-        width(llvm::PowerOf2Ceil(parts)), groups(c.threads / width),
-        rowBytes(padded * elementBytes(element)),
+      : HistoryEmitter(frame), split(frame.plan.split),
+        batchRows(frame.plan.batchRows),
         slotBytes(2 * split.tokens * c.threads * 16),
         partBytes(4 * (padded + 4)) {}
 
   void emit();
 
 private:
-  /// What a group knows of the history it has seen.
-  struct State {
-    Value best, sum;
-    Values values;
-    Values flat() const {
-      Values all{best, sum};
-      all.append(values);
-      return all;
-    }
-    static State from(ValueRange all) {
-      return {all[0], all[1], Values(all.drop_front(2))};
-    }
-  };
   /// A part that lies in memory: its maximum, its sum, and its values from
   /// byte 16 on.
   struct Part {
@@ -72,39 +53,25 @@ private:
   void findTokens();
   void request(Value step, Value slot);
   Values wordsOf(Value slot, int64_t index);
-  Values ownElements(Value row);
-  Value score(ArrayRef<Value> key);
-  State add(const State &state, ArrayRef<Value> scores,
-            ArrayRef<Values> values);
-  State join(const State &a, const State &b);
   State addOwn(const State &state);
   void append(Value row, Value memory);
   Value globalMemory(StringRef what, int64_t bytes);
   Part joinParts(Value memory, int64_t count, Value known, Value k);
-  void leaveWarpParts(State state);
   void finish();
-  void storeResult(Value k, Value x);
-  Value isAnd(Value a, Value b) {
-    return arith::AndIOp::create(c.b, c.loc, a, b);
-  }
   void fence() {
     LLVM::FenceOp::create(c.b, c.loc, LLVM::AtomicOrdering::acq_rel,
                           kDeviceScope);
   }
 
-  GpuFrame &frame;
-  GpuCode &c;
-  AttentionOp op;
   const GpuSplit &split;
-  KvCacheType cache;
-  Type element;
-  int64_t per, padded, parts, width, groups, rowBytes, slotBytes, partBytes;
-  Value head, part, group, safePart, position, keys, values, ring, warpParts;
+  /// Of a batch; 0: one token.
+  int64_t batchRows;
+  int64_t slotBytes, partBytes;
+  Value position, ring, warpParts;
   /// This block's history, the blocks that have some, and which one this is.
   Value from, to, active, index;
   /// Where the head's blocks leave their parts, and count themselves.
   Value ofHead, counter;
-  Values query;
 };
 
 /// Blocks share the history evenly, in whole steps of a block.
@@ -140,74 +107,15 @@ void DecodeAttentionEmitter::request(Value step, Value slot) {
 }
 
 /// The elements of this lane's vector `index` of a slot.
-Values DecodeAttentionEmitter::wordsOf(Value slot, int64_t index) {
+HistoryEmitter::Values DecodeAttentionEmitter::wordsOf(Value slot,
+                                                       int64_t index) {
   Value place = c.at(slot, c.add(c.mul(c.thread, 16), index * c.threads * 16));
-  Value wide =
-      c.widen(c.loadAligned(c.vec(4, c.b.getI32Type()), place, 16), element);
-  Values list;
-  for (int64_t e = 0; e < per; ++e)
-    list.push_back(c.extract(wide, e));
-  return list;
-}
-
-/// This lane's elements of the head in a row of an argument; zero past the head
-/// dimension.
-Values DecodeAttentionEmitter::ownElements(Value row) {
-  int64_t headDim = cache.getHeadDim();
-  Value base = c.at(frame.rowOf(row), c.mul(head, 4 * headDim));
-  Values elements;
-  for (int64_t e = 0; e < per; ++e) {
-    Value k = c.add(c.mul(part, per), e);
-    Value x =
-        c.load(c.f32Type(), c.at(base, c.mul(c.min(k, c.i64(headDim - 1)), 4)));
-    elements.push_back(c.select(c.lessThan(k, c.i64(headDim)), x, c.f32(0)));
-  }
-  return elements;
-}
-
-Value DecodeAttentionEmitter::score(ArrayRef<Value> key) {
-  Value sum = c.f32(0);
-  for (int64_t e = 0; e < per; ++e)
-    sum = c.fma(query[e], key[e], sum);
-  return c.fmul(c.sumOver(sum, 1, width),
-                c.f32(op.getScale().convertToDouble()));
-}
-
-DecodeAttentionEmitter::State
-DecodeAttentionEmitter::add(const State &state, ArrayRef<Value> scores,
-                            ArrayRef<Values> rows) {
-  State next = state;
-  for (Value s : scores)
-    next.best = c.fmax(s, next.best);
-  Value shrink = c.exp(c.fsub(state.best, next.best));
-  next.sum = c.fmul(state.sum, shrink);
-  for (Value &v : next.values)
-    v = c.fmul(v, shrink);
-  for (auto [s, row] : llvm::zip(scores, rows)) {
-    Value p = c.exp(c.fsub(s, next.best));
-    next.sum = c.fadd(next.sum, p);
-    for (int64_t e = 0; e < per; ++e)
-      next.values[e] = c.fma(p, row[e], next.values[e]);
-  }
-  return next;
-}
-
-DecodeAttentionEmitter::State DecodeAttentionEmitter::join(const State &a,
-                                                           const State &b) {
-  State both = a;
-  both.best = c.fmax(a.best, b.best);
-  Value ofA = c.exp(c.fsub(a.best, both.best));
-  Value ofB = c.exp(c.fsub(b.best, both.best));
-  both.sum = c.fma(a.sum, ofA, c.fmul(b.sum, ofB));
-  for (int64_t e = 0; e < per; ++e)
-    both.values[e] = c.fma(a.values[e], ofA, c.fmul(b.values[e], ofB));
-  return both;
+  return elementsOf(c.loadAligned(c.vec(4, c.b.getI32Type()), place, 16));
 }
 
 /// The token itself, as the cache will hold it: all groups compute it, the
 /// first one of the first block counts.
-DecodeAttentionEmitter::State
-DecodeAttentionEmitter::addOwn(const State &state) {
+HistoryEmitter::State DecodeAttentionEmitter::addOwn(const State &state) {
   KvAppendOp own = frame.plan.append;
   auto rounded = [&](Value row) {
     Values elements = ownElements(row);
@@ -232,10 +140,12 @@ DecodeAttentionEmitter::addOwn(const State &state) {
 /// This token's part of the head to its place in the cache.
 void DecodeAttentionEmitter::append(Value row, Value memory) {
   int64_t headDim = cache.getHeadDim();
-  Value source = c.at(frame.rowOf(row), c.mul(head, 4 * headDim));
+  Type stored = gpuElement(row);
+  int64_t bytes = elementBytes(stored);
+  Value source = c.at(frame.rowOf(row), c.mul(head, bytes * headDim));
   Value target = c.at(memory, c.mul(position, rowBytes));
   c.loop(c.thread, c.i64(headDim), c.threads, [&](Value k) {
-    Value x = c.load(c.f32Type(), c.at(source, c.mul(k, 4)));
+    Value x = c.loadWidened(stored, 0, c.at(source, c.mul(k, bytes)));
     c.storeNarrow(element, x, c.at(target, c.mul(k, elementBytes(element))));
   });
 }
@@ -293,56 +203,15 @@ DecodeAttentionEmitter::Part DecodeAttentionEmitter::joinParts(Value memory,
   return joined;
 }
 
-/// Groups of a warp by shuffles; a warp's part goes to shared memory.
-void DecodeAttentionEmitter::leaveWarpParts(State state) {
-  for (int64_t mask = width; mask < kWarp; mask *= 2) {
-    State other = state;
-    other.best = c.shuffleXor(state.best, mask);
-    other.sum = c.shuffleXor(state.sum, mask);
-    for (Value &v : other.values)
-      v = c.shuffleXor(v, mask);
-    state = join(state, other);
-  }
-  Value mine = c.at(warpParts, c.mul(c.warp, partBytes));
-  Value writes =
-      isAnd(c.lessThan(c.lane, c.i64(width)), c.lessThan(part, c.i64(parts)));
-  c.ifThen(writes, [&] {
-    c.store(state.best, mine);
-    c.store(state.sum, c.at(mine, 4));
-    for (int64_t e = 0; e < per; ++e)
-      c.store(state.values[e],
-              c.at(c.at(mine, 16), c.mul(c.add(c.mul(part, per), e), 4)));
-  });
-  c.barrier();
-}
-
-void DecodeAttentionEmitter::storeResult(Value k, Value x) {
-  Value column = c.add(c.mul(head, cache.getHeadDim()), k);
-  for (auto [value, row] :
-       frame.resultsOf([&](Value v) { return v == op.getResult(); }))
-    c.store(x, c.at(row, c.mul(column, 4)));
-}
-
 void DecodeAttentionEmitter::finish() {
   int64_t headDim = cache.getHeadDim(), heads = cache.getHeads();
-  int64_t columns = gpuColumns(op.getResult());
   auto forElements = [&](llvm::function_ref<void(Value)> body) {
     c.loop(c.thread, c.i64(headDim), c.threads, body);
   };
   auto ofWarps = [&](Value k) {
     return joinParts(warpParts, c.warps(), nullptr, k);
   };
-  if (columns != padRow(columns)) {
-    Value behind = c.add(c.thread, columns);
-    Value isPadding =
-        isAnd(isAnd(c.isEqual(head, heads - 1), c.isEqual(index, 0)),
-              c.lessThan(behind, c.i64(padRow(columns))));
-    c.ifThen(isPadding, [&] {
-      for (auto [value, row] :
-           frame.resultsOf([&](Value v) { return v == op.getResult(); }))
-        c.store(c.f32(0), c.at(row, c.mul(behind, 4)));
-    });
-  }
+  zeroBehind(isAnd(c.isEqual(head, heads - 1), c.isEqual(index, 0)));
   auto alone = [&] {
     forElements([&](Value k) {
       Part all = ofWarps(k);
@@ -393,30 +262,34 @@ void DecodeAttentionEmitter::emit() {
   c.letDependentsStart();
   head = c.rem(c.block, heads);
   index = c.div(c.block, heads);
-  group = c.div(c.thread, width);
-  part = c.rem(c.thread, width);
-  safePart = c.min(part, c.i64(parts - 1));
-  position =
-      c.toI64(c.load(c.b.getI32Type(), frame.memoryOf(op.getPositions())));
+  if (batchRows > 0) {
+    frame.token = c.div(index, split.blocks);
+    index = c.rem(index, split.blocks);
+  }
+  findLanes();
+  position = frame.intOf(op.getPositions());
   findTokens();
-  int64_t headBytes = cache.getCapacity() * rowBytes;
-  Value memory = frame.memoryOf(op.getCache());
-  keys = c.at(memory, c.mul(head, headBytes));
-  values = c.at(memory, c.mul(c.add(head, heads), headBytes));
+  findCache();
   warpParts = c.at(frame.shared, frame.plan.rowAt);
   ring = c.at(frame.shared, split.ringAt);
   if (split.blocks > 1) {
-    ofHead = c.at(globalMemory("parts", heads * split.blocks * partBytes),
-                  c.mul(head, split.blocks * partBytes));
-    counter = c.at(globalMemory("arrived", heads * 4), c.mul(head, 4));
+    int64_t all = heads * std::max<int64_t>(batchRows, 1);
+    Value place = batchRows > 0 ? c.add(c.mul(frame.token, heads), head) : head;
+    ofHead = c.at(globalMemory("parts", all * split.blocks * partBytes),
+                  c.mul(place, split.blocks * partBytes));
+    counter = c.at(globalMemory("arrived", all * 4), c.mul(place, 4));
   }
 
-  c.ifThen(c.lessThan(index, active), [&] {
+  Value hasWork = c.lessThan(index, active);
+  // Rows of a batch that nobody asked for.
+  if (batchRows > 0)
+    hasWork = isAnd(hasWork, c.lessThan(frame.token, frame.tokens()));
+  c.ifThen(hasWork, [&] {
     for (int64_t i = 0; i < split.depth; ++i)
       request(c.i64(i), c.at(ring, i * slotBytes));
     c.waitForInputs();
     query = ownElements(op.getQuery());
-    State state = addOwn({c.f32(kLowest), c.f32(0), Values(per, c.f32(0))});
+    State state = addOwn(nothing());
     c.ifThen(c.isEqual(index, 0), [&] {
       KvAppendOp own = frame.plan.append;
       append(own.getKeys(), keys);
@@ -452,7 +325,8 @@ void DecodeAttentionEmitter::emit() {
           yielded.append(next.flat());
           return yielded;
         });
-    leaveWarpParts(State::from(ValueRange(out).drop_front(1)));
+    leaveWarpPart(State::from(ValueRange(out).drop_front(1)), warpParts,
+                  partBytes);
     finish();
   });
 }

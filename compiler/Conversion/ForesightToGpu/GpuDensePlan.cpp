@@ -35,6 +35,8 @@ constexpr int64_t kSmallGrid = 128;
 /// Fewest tokens of a block of attention, blocks that all heads' whole
 /// histories are split over, and most for one head.
 constexpr int64_t kSplitTokens = 256, kSplitBlocks = 256, kMostSplits = 16;
+/// The same of all rows of a batch, which may be of any length.
+constexpr int64_t kBatchSplitBlocks = 512;
 constexpr int64_t kAttentionThreads = 128;
 /// Tokens of a group that are copied together, and copies under way.
 constexpr int64_t kTokens = 4, kCopies = 3;
@@ -79,16 +81,19 @@ void foresight::planDecodeAttention(GpuPlan &plan) {
   auto cache = cast<KvCacheType>(plan.attention.getCache().getType());
   GpuSplit &split = plan.split;
   split.least = kSplitTokens;
-  split.blocks =
-      std::clamp<int64_t>(std::min(ceilDiv(cache.getCapacity(), split.least),
-                                   ceilDiv(kSplitBlocks, cache.getHeads())),
-                          1, kMostSplits);
+  int64_t most =
+      ceilDiv(plan.batchRows > 0 ? kBatchSplitBlocks : kSplitBlocks,
+              cache.getHeads() * std::max<int64_t>(plan.batchRows, 1));
+  split.blocks = std::clamp<int64_t>(
+      std::min(ceilDiv(cache.getCapacity(), split.least), most), 1,
+      kMostSplits);
   split.tokens = kTokens;
   split.depth = kCopies;
   GpuLaunch &launch = plan.launch;
   launch.threads = kAttentionThreads;
   plan.startsDependentsFirst = true;
   launch.blocks = cache.getHeads() * split.blocks;
+  launch.tokensPerBlock = plan.batchRows > 0 ? 1 : 0;
   int64_t padded = ceilDiv(cache.getHeadDim(), 16) * 16;
   plan.rowAt = kReduceBytes;
   split.ringAt = plan.rowAt + 4 * launch.threads / kWarp * (padded + 4);

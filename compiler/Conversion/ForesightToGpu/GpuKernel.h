@@ -23,7 +23,8 @@ enum class GpuBody {
   SkipColumns,     ///< the same of the rows whose input is not zero
   Attention,       ///< a block is a head of a token
   PromptAttention, ///< a block is a head of kPromptQueries tokens
-  DecodeAttention, ///< a block is a part of a head's history (T = 1)
+  DecodeAttention, ///< a block is a part of a head's history (T = 1, batches)
+  BatchProduct,    ///< a block is 32 weight rows, for all rows of a batch
 };
 
 /// A dense and a sparse product of one kind compute the same bits: they have
@@ -78,8 +79,21 @@ struct GpuSplit {
   int64_t tokens = 0, depth = 0, ringAt = 0;
 };
 
+/// How the warps of a BatchProduct take weights. See GpuBatchProduct.cpp.
+struct GpuBatch {
+  /// Warps that share weight rows, steps of a warp for its slice of them, and
+  /// pieces of 32 elements of a step.
+  int64_t split = 1, steps = 0, pieces = 0;
+  /// Steps that are under way.
+  int64_t depth = 0;
+  /// Offset in shared memory; sums lie at `GpuPlan::rowAt`.
+  int64_t ringAt = 0;
+};
+
 struct GpuPlan {
   KernelOp kernel;
+  /// Rows of the largest batch, of a kernel of `decode_batch`; 0: others.
+  int64_t batchRows = 0;
   /// Shared memory that a block may have.
   int64_t mostShared = 0;
   GpuBody body = GpuBody::Rows;
@@ -105,6 +119,7 @@ struct GpuPlan {
   /// 16-byte loads of a lane for one weight row, and weight rows of a unit.
   int64_t loadsPerRow = 0, rowsPerUnit = 0;
   GpuRing ring;
+  GpuBatch batch;
   ColumnLinearOp column;
   GpuSparse sparse;
   AttentionOp attention;
@@ -125,6 +140,10 @@ void planRowLoads(GpuPlan &plan, mlir::Value matrix);
 /// What GpuDensePlan.cpp knows of RowProduct and DecodeAttention.
 void planRing(GpuPlan &plan, int64_t units);
 void planDecodeAttention(GpuPlan &plan);
+/// How a BatchProduct is launched, its units being known. GpuBatchProduct.cpp.
+void planBatchProduct(GpuPlan &plan, int64_t units);
+/// Weight rows of a unit of it.
+constexpr int64_t kBatchUnitRows = 32;
 /// What GpuSparsePlan.cpp knows of SparseProduct and SkipColumns.
 mlir::LogicalResult planSparseProduct(GpuPlan &plan);
 void planSkipColumns(GpuPlan &plan);
@@ -150,6 +169,10 @@ public:
 
   mlir::Value memoryOf(mlir::Value value);
   mlir::Value tokens();
+  /// Element `token` of int32 that lie densely, or the only one, as i64.
+  mlir::Value intOf(mlir::Value ints);
+  /// Where the row's sequence lies in a cache.
+  mlir::Value cacheOf(mlir::Value cache, mlir::Value sequences);
   /// Row `token` of an argument, or the last row of one.
   mlir::Value rowOf(mlir::Value value);
   /// Results that are `value`, or that follow `product`: value and pointer.
@@ -171,6 +194,7 @@ mlir::Value emitGpuEpilogue(GpuFrame &frame, mlir::Value value,
                             mlir::Operation *product, mlir::Value sum,
                             mlir::Value column);
 void emitRowProduct(GpuFrame &frame);
+void emitBatchProduct(GpuFrame &frame);
 void emitSparseProduct(GpuFrame &frame);
 void emitScores(GpuFrame &frame);
 void emitGatherRows(GpuFrame &frame);

@@ -37,6 +37,8 @@ class Planner {
 public:
   Planner(KernelOp kernel, int64_t capability) {
     plan.kernel = kernel;
+    if (auto rows = kernel->getAttrOfType<IntegerAttr>(kBatchRowsAttr))
+      plan.batchRows = rows.getInt();
     plan.mostShared = sharedBytesOfBlock(capability);
   }
   FailureOr<GpuPlan> run();
@@ -99,7 +101,8 @@ LogicalResult Planner::sortOps() {
            << "mixes products of rows, of selected rows, of columns and "
               "attention: a GPU kernel has one body";
   if (!plan.products.empty())
-    plan.body = GpuBody::RowProduct;
+    plan.body =
+        plan.batchRows > 0 ? GpuBody::BatchProduct : GpuBody::RowProduct;
   else if (sparse.product)
     plan.body = sparse.predict || sparse.select ? GpuBody::SparseProduct
                                                 : GpuBody::GatherRows;
@@ -146,7 +149,8 @@ LogicalResult Planner::checkValues() {
                                  "only a product of rows can on a GPU";
   }
   // A product of one row has f32 around it.
-  if (plan.body != GpuBody::Rows && !plan.attention)
+  if (plan.body != GpuBody::Rows && plan.body != GpuBody::BatchProduct &&
+      !plan.attention)
     for (Operation &op : block().without_terminator())
       for (Value result : op.getResults())
         if (auto type = dyn_cast<RankedTensorType>(result.getType());
@@ -178,10 +182,22 @@ LogicalResult Planner::planRows() {
 LogicalResult Planner::planRowProduct() {
   LinearOp first = plan.products[0].op;
   auto shape = cast<RankedTensorType>(first.getWeight().getType());
-  if (!isOneRow(first.getX()))
+  bool isBatch = plan.body == GpuBody::BatchProduct;
+  if (!isBatch && !isOneRow(first.getX()))
     return first.emitError() << "has more than one row: on a GPU a product "
                                 "over a prompt is a library stage";
-  planRowLoads(plan, first.getWeight());
+  if (isBatch && gpuElement(first.getX()) != shape.getElementType())
+    return first.emitError()
+           << "multiplies rows of " << gpuElement(first.getX())
+           << " by weights of " << shape.getElementType()
+           << ": tensor cores read both in the same 16 bits";
+  if (isBatch && first.getX().getDefiningOp())
+    return first.emitError() << "reads what the same kernel computes: put it "
+                                "in a stage before";
+  if (isBatch)
+    plan.rowsPerUnit = kBatchUnitRows;
+  else
+    planRowLoads(plan, first.getWeight());
   int64_t units = 0;
   for (GpuProduct &product : plan.products) {
     if (product.op.getX() != first.getX() ||
@@ -194,7 +210,10 @@ LogicalResult Planner::planRowProduct() {
         ceilDiv(gpuColumns(product.op.getResult()), plan.rowsPerUnit);
     units += product.units;
   }
-  planRing(plan, units);
+  if (isBatch)
+    planBatchProduct(plan, units);
+  else
+    planRing(plan, units);
   return success();
 }
 
@@ -219,7 +238,7 @@ LogicalResult Planner::planAttention() {
   if (op.getHeads() || op.getTokens())
     return op.emitError()
            << "selects heads or tokens, which has no GPU lowering";
-  if (plan.append && !isOneRow(op.getQuery()))
+  if (plan.append && plan.batchRows == 0 && !isOneRow(op.getQuery()))
     return plan.append.emitError() << "writes several rows that the attention "
                                       "of the same kernel reads: put it in a "
                                       "stage before";
@@ -297,6 +316,7 @@ FailureOr<GpuPlan> Planner::run() {
     planned = planRows();
     break;
   case GpuBody::RowProduct:
+  case GpuBody::BatchProduct:
     planned = planRowProduct();
     break;
   case GpuBody::SparseProduct:

@@ -324,7 +324,7 @@ void PromptAttentionEmitter::emit() {
   firstLimit = positionOf(first);
   length = c.add(positionOf(c.sub(lastRow, c.i64(1))), 1);
   int64_t headBytes = cache.getCapacity() * rowBytes;
-  Value memory = frame.memoryOf(op.getCache());
+  Value memory = frame.cacheOf(op.getCache(), op.getSequences());
   keys = c.at(memory, c.mul(head, headBytes));
   values = c.at(memory, c.mul(c.add(head, heads), headBytes));
 
@@ -356,9 +356,13 @@ bool foresight::usesTensorCores(AttentionOp op) {
   auto query = cast<RankedTensorType>(op.getQuery().getType());
   // More would not stay in registers.
   constexpr int64_t kMostElements = 128;
+  // Rows of one block share their keys.
+  bool areOfOneSequence =
+      !op.getSequences() ||
+      cast<RankedTensorType>(op.getSequences().getType()).getDimSize(0) == 1;
   bool isReadable = query.getElementType().isF32() ||
                     query.getElementType() == cache.getElementType();
-  return isReadable && query.getDimSize(0) != 1 &&
+  return isReadable && areOfOneSequence && query.getDimSize(0) != 1 &&
          !cache.getElementType().isF32() && paddedDim(cache) <= kMostElements &&
          cache.getHeadDim() % 4 == 0 && op.getScale().convertToDouble() > 0;
 }

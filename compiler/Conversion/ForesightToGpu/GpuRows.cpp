@@ -45,6 +45,25 @@ Value GpuFrame::memoryOf(Value value) {
   return parameters[cast<BlockArgument>(value).getArgNumber()];
 }
 
+Value GpuFrame::intOf(Value ints) {
+  Value memory = memoryOf(ints);
+  if (cast<RankedTensorType>(ints.getType()).getDimSize(0) != 1)
+    memory = c.at(memory, c.mul(token, 4));
+  return c.toI64(c.load(c.b.getI32Type(), memory));
+}
+
+Value GpuFrame::cacheOf(Value cache, Value sequences) {
+  Value memory = memoryOf(cache);
+  if (!sequences)
+    return memory;
+  auto type = cast<KvCacheType>(cache.getType());
+  int64_t rowBytes =
+      (type.getHeadDim() + 15) / 16 * 16 * elementBytes(type.getElementType());
+  return c.at(memory,
+              c.mul(intOf(sequences),
+                    2 * type.getHeads() * type.getCapacity() * rowBytes));
+}
+
 Value GpuFrame::tokens() { return c.load(c.b.getI64Type(), parameters.back()); }
 
 Value GpuFrame::rowOf(Value value) {
@@ -171,10 +190,8 @@ static void emitAppendRow(GpuFrame &frame, KvAppendOp op) {
   Type element = cache.getElementType();
   int64_t headDim = cache.getHeadDim(), padded = (headDim + 15) / 16 * 16;
   int64_t rowBytes = padded * elementBytes(element);
-  Value memory = frame.memoryOf(op.getCache());
-  Value position =
-      c.toI64(c.load(c.b.getI32Type(), c.at(frame.memoryOf(op.getPositions()),
-                                            c.mul(frame.token, 4))));
+  Value memory = frame.cacheOf(op.getCache(), op.getSequences());
+  Value position = frame.intOf(op.getPositions());
   Value rows[] = {op.getKeys(), op.getValues()};
   for (auto [i, value] : llvm::enumerate(rows))
     emitRow(frame, value, [&](Value k, Value x) {
@@ -191,8 +208,13 @@ static void emitAppendRow(GpuFrame &frame, KvAppendOp op) {
 void foresight::emitRows(GpuFrame &frame) {
   GpuCode &c = frame.c;
   frame.token = c.block;
+  // A product behind it fills shared memory with weights, where few rows of a
+  // batch leave room.
+  if (frame.plan.batchRows > 0)
+    c.letDependentsStart();
   c.waitForInputs();
-  c.letDependentsStart();
+  if (frame.plan.batchRows == 0)
+    c.letDependentsStart();
   for (auto [value, row] : frame.resultsOf([](Value) { return true; })) {
     Value pointer = row;
     Type element = gpuElement(value);
@@ -200,8 +222,16 @@ void foresight::emitRows(GpuFrame &frame) {
       c.storeNarrow(element, x, c.at(pointer, c.mul(k, elementBytes(element))));
     });
   }
-  if (frame.plan.append)
-    emitAppendRow(frame, frame.plan.append);
+  KvAppendOp append = frame.plan.append;
+  if (!append)
+    return;
+  Value sequences = append.getSequences();
+  if (!sequences ||
+      cast<RankedTensorType>(sequences.getType()).getDimSize(0) == 1)
+    return emitAppendRow(frame, append);
+  // A graph has a block for each row of the largest batch.
+  c.ifThen(c.lessThan(frame.token, frame.tokens()),
+           [&] { emitAppendRow(frame, append); });
 }
 
 Value foresight::emitGpuEpilogue(GpuFrame &frame, Value value,

@@ -26,6 +26,7 @@ public:
   }
   // What computes on f32 would only widen them again.
   bool narrowsPromptRows() const override { return false; }
+  int64_t mostFewRows() const override { return 0; }
   int64_t promptTokens() const override { return 512; }
   bool appendsInAttention(RowCount rows) const override {
     return rows == RowCount::One;
@@ -48,6 +49,15 @@ public:
   bool predictsBesideAttention() const override { return true; }
   // A block of columns reads pieces of rows and its groups' sums must meet.
   bool multipliesByRows() const override { return true; }
+  // Weights are what is read: each once for four tiles of eight rows.
+  int64_t mostFewRows() const override { return 32; }
+  bool groupsProducts(RowCount rows) const override {
+    return rows != RowCount::Many;
+  }
+  // A row's keys are its own sequence's.
+  bool appendsInAttention(RowCount rows) const override {
+    return rows != RowCount::Many;
+  }
   // Tensor cores read 16 bits.
   bool narrowsPromptRows() const override { return true; }
   // The library's tiles of 128 x 256 fill the multiprocessors from here on.

@@ -83,11 +83,13 @@ Status CudaProgram::checkFits(const Bundle &bundle) const {
   const int64_t need = weightBytes(bundle) + state + work + kReserve;
   if (need <= static_cast<int64_t>(free))
     return {};
-  return makeError(ErrorCode::Resource, bundle.path(), ": needs ", need,
-                   " bytes of GPU memory: weights ", weightBytes(bundle),
-                   ", KV cache ", state, ", work ", work, ", reserve ",
-                   kReserve, "; ", gpu.name, " has ", free, " of ", total,
-                   " free. A smaller --max-seq makes the KV cache smaller");
+  return makeError(
+      ErrorCode::Resource, bundle.path(), ": needs ", need,
+      " bytes of GPU memory: weights ", weightBytes(bundle), ", KV cache ",
+      state, ", work ", work, ", reserve ", kReserve, "; ", gpu.name, " has ",
+      free, " of ", total,
+      " free. A smaller --max-seq or --max-batch makes the KV cache "
+      "smaller");
 }
 
 int64_t CudaProgram::weightBytes(const Bundle &bundle) const {
@@ -224,18 +226,25 @@ Status CudaProgram::buildEntry(const EntryInfo &info) {
       built.parameters.push_back(&pointer);
   }
   joinProducts(info, entry);
-  if (options.graph && info.maxTokens == 1)
+  if (options.graph && (info.maxTokens == 1 || info.isBatch()))
     return captureGraph(info, entry);
   return {};
 }
 
 Status CudaProgram::captureGraph(const EntryInfo &info, Entry &entry) {
+  // The library loads its code at its first call, which no capture may hold.
+  for (size_t i = 0; i < entry.stages.size(); ++i)
+    if (info.stages[i].gemm)
+      FORESIGHT_CHECK(queueStage(info, entry, i, info.maxTokens, false,
+                                 entry.stages[i].products));
+  FORESIGHT_CHECK(finish("prepare entry '" + info.name + "'"));
   FORESIGHT_CHECK(driver.check(
       driver.streamBeginCapture(stream, kCaptureThreadLocal), "capture"));
   Status queued = queueInputs(info);
   for (size_t i = 0; queued.ok() && i < entry.stages.size(); ++i)
-    // The first kernel waits for copies, which cannot be overlapped.
-    queued = queueStage(info, entry, i, 1, overlaps && i > 0,
+    // The first kernel waits for copies, which cannot be overlapped. Kernels of
+    // a batch skip the rows that a step has not.
+    queued = queueStage(info, entry, i, info.maxTokens, overlaps && i > 0,
                         entry.stages[i].products);
   if (queued.ok())
     queued = queueLogits(info);
@@ -256,13 +265,16 @@ Status CudaProgram::queueInputs(const EntryInfo &info) {
       driver.check(driver.copyToDevice(stepMemory.data(), stepTwin.data(),
                                        sizeof(foresight_step), stream),
                    "copy the step"));
-  for (int64_t buffer : {info.ids, info.positions}) {
+  for (int64_t buffer : {info.ids, info.positions, info.sequences}) {
+    if (buffer < 0)
+      continue;
     const auto index = static_cast<size_t>(buffer);
+    const int64_t rows =
+        buffer == info.sequences && !info.isBatch() ? 1 : info.maxTokens;
     const BufferInfo &facts = manifest().buffers[index];
     FORESIGHT_CHECK(driver.check(
-        driver.copyToDevice(
-            addresses[index], twins[index].data(),
-            static_cast<size_t>(facts.rowBytes * info.maxTokens), stream),
+        driver.copyToDevice(addresses[index], twins[index].data(),
+                            static_cast<size_t>(facts.rowBytes * rows), stream),
         "copy token ids"));
   }
   return {};
@@ -270,10 +282,12 @@ Status CudaProgram::queueInputs(const EntryInfo &info) {
 
 Status CudaProgram::queueLogits(const EntryInfo &info) {
   const auto index = static_cast<size_t>(info.logits);
+  const int64_t rows = info.isBatch() ? info.maxTokens : 1;
   return driver.check(
-      driver.copyToHost(twins[index].data(), addresses[index],
-                        static_cast<size_t>(manifest().buffers[index].bytes()),
-                        stream),
+      driver.copyToHost(
+          twins[index].data(), addresses[index],
+          static_cast<size_t>(manifest().buffers[index].rowBytes * rows),
+          stream),
       "copy logits");
 }
 
@@ -281,9 +295,13 @@ Status CudaProgram::queueStage(const EntryInfo &info, Entry &entry,
                                size_t index, int64_t tokens, bool overlap,
                                int64_t products) {
   const StageInfo &facts = info.stages[index];
+  // The library may sum in another order for another number of rows: of a batch
+  // all are multiplied, whichever are asked for.
   if (facts.gemm)
-    return products == 0 ? Status()
-                         : queueProduct(info, index, products, tokens);
+    return products == 0
+               ? Status()
+               : queueProduct(info, index, products,
+                              info.isBatch() ? info.maxTokens : tokens);
   Stage &stage = entry.stages[index];
   LaunchConfig config = stage.config;
   if (const int64_t each = stage.tokensPerBlock; each > 0)
@@ -317,6 +335,9 @@ Status CudaProgram::checkStep(int64_t entry, const Step &step) const {
   if (step.tokens < 1 || step.tokens > info.maxTokens)
     return makeError(ErrorCode::Usage, "entry '", info.name, "' computes 1..",
                      info.maxTokens, " tokens a call, not ", step.tokens);
+  // Rows of a batch have positions of their own.
+  if (info.isBatch())
+    return {};
   if (step.position < 0 || step.position > facts.model.maxSeq - step.tokens)
     return makeError(ErrorCode::Usage, "a sequence has at most ",
                      facts.model.maxSeq, " tokens; ", step.tokens,

@@ -5,14 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "foresight/Conversion/ForesightToGpu/ForesightToGpu.h"
-#include "foresight/Dialect/Foresight.h"
-#include "foresight/Target/Cuda/CudaTarget.h"
-
-#include "mlir/Parser/Parser.h"
-
-#include "llvm/Support/FormatVariadic.h"
-#include "gtest/gtest.h"
+#include "PtxHarness.h"
 
 using namespace mlir;
 using namespace foresight;
@@ -20,45 +13,15 @@ using llvm::formatv;
 
 namespace {
 
-constexpr int64_t kKiB = 1 << 10;
-
-/// Assembles what the module holds and expects all values in registers.
-void expectAssembles(ModuleOp module, int64_t capability) {
-  OwningOpRef<ModuleOp> code;
-  ASSERT_TRUE(succeeded(lowerToGpu(module, code, capability)));
-  std::string error, ptx;
-  FailureOr<CudaVariant> variant =
-      cudaVariant(formatv("cuda:sm_{0}", capability).str(), error);
-  ASSERT_TRUE(succeeded(variant)) << error;
-  ASSERT_TRUE(succeeded(emitPtx(*code, *variant, ptx)));
-  std::string ptxas = findPtxas();
-  if (ptxas.empty())
-    GTEST_SKIP() << "no ptxas: the PTX was not assembled";
-  FailureOr<PtxasResult> result = assemblePtx(ptxas, ptx, *variant, error);
-  ASSERT_TRUE(succeeded(result)) << error << ptx;
-  for (const PtxasEntry &entry : result->entries) {
-    EXPECT_EQ(entry.spillBytes, 0) << entry.name;
-    EXPECT_EQ(entry.stackBytes, 0) << entry.name;
-  }
-}
-
-GpuLaunch launchOf(ModuleOp module, int64_t capability) {
-  KernelOp kernel = *module.getOps<KernelOp>().begin();
-  FailureOr<GpuLaunch> launch = analyzeGpuKernel(kernel, capability);
-  EXPECT_TRUE(succeeded(launch));
-  return succeeded(launch) ? *launch : GpuLaunch();
-}
-
 struct Product {
   int64_t columns, rows;
   const char *element;
   bool isNormed;
 };
 
-class ProductPtxTest : public testing::TestWithParam<Product> {
+class ProductPtxTest : public PtxTestOf<Product> {
 protected:
   ProductPtxTest() {
-    context.loadDialect<ForesightDialect>();
     const Product &p = GetParam();
     std::string x = formatv("tensor<1x{0}xf32>", p.columns);
     std::string y = formatv("tensor<1x{0}xf32>", p.rows);
@@ -74,25 +37,16 @@ protected:
     text += formatv("%y = foresight.linear %{0}, %w bias(%b : {1}) : {2}, {3} "
                     "-> {4}\nforesight.yield %y : {4}\n}",
                     p.isNormed ? "n" : "x", b, x, w, y);
-    module = parseSourceString<ModuleOp>(text, &context);
+    parse(text);
   }
-
-  MLIRContext context;
-  OwningOpRef<ModuleOp> module;
 };
 
-TEST_P(ProductPtxTest, AssemblesWithoutSpills) {
-  ASSERT_TRUE(module);
-  for (int64_t capability : {80, 90}) {
-    SCOPED_TRACE(capability);
-    expectAssembles(*module, capability);
-  }
-}
+TEST_P(ProductPtxTest, AssemblesWithoutSpills) { expectAssembles(); }
 
 /// A block more would leave another multiprocessor with one less.
 TEST_P(ProductPtxTest, ExactlyThePlannedBlocksFitAMultiprocessor) {
   ASSERT_TRUE(module);
-  GpuLaunch launch = launchOf(*module, 90);
+  GpuLaunch launch = launchOf(90);
   EXPECT_LE(launch.sharedBytes, 227 * kKiB);
   if (launch.blocksPerSm == 0)
     return;
@@ -104,7 +58,7 @@ TEST_P(ProductPtxTest, ExactlyThePlannedBlocksFitAMultiprocessor) {
 TEST_P(ProductPtxTest, FitsSmallerChipsWhereItsInputDoes) {
   ASSERT_TRUE(module);
   if (GetParam().columns * 4 <= 80 * kKiB)
-    EXPECT_LE(launchOf(*module, 80).sharedBytes, 99 * kKiB);
+    EXPECT_LE(launchOf(80).sharedBytes, 99 * kKiB);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ProductPtxTest,
@@ -128,40 +82,29 @@ struct Attention {
   const char *element;
 };
 
-class DecodeAttentionPtxTest : public testing::TestWithParam<Attention> {
+class DecodeAttentionPtxTest : public PtxTestOf<Attention> {
 protected:
   DecodeAttentionPtxTest() {
-    context.loadDialect<ForesightDialect>();
     const Attention &a = GetParam();
     std::string row = formatv("tensor<1x{0}xf32>", a.heads * a.headDim);
     std::string cache = formatv("!foresight.kv_cache<{0} x {1}, {2}, {3}>",
                                 a.heads, a.headDim, a.capacity, a.element);
-    module = parseSourceString<ModuleOp>(
+    parse(
         formatv("foresight.kernel @attention(%q: {0}, %k: {0}, %v: {0}, %kv: "
                 "{1}, %p: tensor<1xi32>) {{\n%kv1 = foresight.kv_append %kv, "
                 "%k, %v at %p : {1}, {0}, tensor<1xi32>\n%a = "
                 "foresight.attention %q, %kv1 at %p scale = 0.125 : {0}, {1}, "
                 "tensor<1xi32> -> {0}\nforesight.yield %a, %kv1 : {0}, {1}\n}",
                 row, cache)
-            .str(),
-        &context);
+            .str());
   }
-
-  MLIRContext context;
-  OwningOpRef<ModuleOp> module;
 };
 
-TEST_P(DecodeAttentionPtxTest, AssemblesWithoutSpills) {
-  ASSERT_TRUE(module);
-  for (int64_t capability : {80, 90}) {
-    SCOPED_TRACE(capability);
-    expectAssembles(*module, capability);
-  }
-}
+TEST_P(DecodeAttentionPtxTest, AssemblesWithoutSpills) { expectAssembles(); }
 
 TEST_P(DecodeAttentionPtxTest, SplitsWhatIsLong) {
   ASSERT_TRUE(module);
-  EXPECT_EQ(launchOf(*module, 90).blocks, GetParam().heads * GetParam().blocks);
+  EXPECT_EQ(launchOf(90).blocks, GetParam().heads * GetParam().blocks);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, DecodeAttentionPtxTest,

@@ -15,8 +15,9 @@
 namespace foresight {
 
 /// How many token rows a stage works on: one while decoding and in the head,
-/// many in a prompt.
-enum class RowCount { One, Many };
+/// few in a batch of sequences, where the target tells it from many, as in a
+/// prompt.
+enum class RowCount { One, Few, Many };
 
 class TargetInfo {
 public:
@@ -33,6 +34,9 @@ public:
   /// Whether rows of a prompt are stored rounded to the 16 bits that products,
   /// caches and attention read them with.
   virtual bool narrowsPromptRows() const = 0;
+  /// Rows of a batch up to which they are few: products of them by 16-bit
+  /// weights, by rows of the output, are generated code. 0: never.
+  virtual int64_t mostFewRows() const = 0;
   /// Most prompt tokens of one call: memory for rows grows with them.
   virtual int64_t promptTokens() const = 0;
   /// Whether attention also writes the keys and values of its tokens.

@@ -19,6 +19,10 @@
 
 namespace foresight {
 
+/// On a kernel of `decode_batch`: the most rows T of a call, which are rows of
+/// sequences of their own.
+constexpr llvm::StringLiteral kBatchRowsAttr = "foresight.max_tokens";
+
 /// How a kernel is launched: `kernels[i].launch` of the manifest.
 struct GpuLaunch {
   /// Blocks: `blocks`, for each `tokensPerBlock` of the T tokens if that is not

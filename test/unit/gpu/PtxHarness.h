@@ -1,0 +1,67 @@
+//===- PtxHarness.h - Kernels to PTX and through ptxas ----------*- C++ -*-===//
+#ifndef FORESIGHT_TEST_UNIT_GPU_PTXHARNESS_H
+#define FORESIGHT_TEST_UNIT_GPU_PTXHARNESS_H
+
+#include "foresight/Conversion/ForesightToGpu/ForesightToGpu.h"
+#include "foresight/Dialect/Foresight.h"
+#include "foresight/Target/Cuda/CudaTarget.h"
+
+#include "mlir/Parser/Parser.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include "gtest/gtest.h"
+
+namespace foresight {
+
+constexpr int64_t kKiB = 1 << 10;
+
+/// Assembles what the module holds and expects all values in registers.
+inline void expectAssembles(mlir::ModuleOp module, int64_t capability) {
+  mlir::OwningOpRef<mlir::ModuleOp> code;
+  ASSERT_TRUE(succeeded(lowerToGpu(module, code, capability)));
+  std::string error, ptx;
+  mlir::FailureOr<CudaVariant> variant =
+      cudaVariant(llvm::formatv("cuda:sm_{0}", capability).str(), error);
+  ASSERT_TRUE(succeeded(variant)) << error;
+  ASSERT_TRUE(succeeded(emitPtx(*code, *variant, ptx)));
+  std::string ptxas = findPtxas();
+  if (ptxas.empty())
+    GTEST_SKIP() << "no ptxas: the PTX was not assembled";
+  mlir::FailureOr<PtxasResult> result =
+      assemblePtx(ptxas, ptx, *variant, error);
+  ASSERT_TRUE(succeeded(result)) << error << ptx;
+  for (const PtxasEntry &entry : result->entries) {
+    EXPECT_EQ(entry.spillBytes, 0) << entry.name;
+    EXPECT_EQ(entry.stackBytes, 0) << entry.name;
+  }
+}
+
+/// One kernel a test, made of the parameter.
+template <typename T> class PtxTestOf : public testing::TestWithParam<T> {
+protected:
+  PtxTestOf() { context.loadDialect<ForesightDialect>(); }
+  void parse(const std::string &text) {
+    module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+    ASSERT_TRUE(module) << text;
+  }
+  void expectAssembles() {
+    ASSERT_TRUE(module);
+    for (int64_t capability : {80, 90}) {
+      SCOPED_TRACE(capability);
+      foresight::expectAssembles(*module, capability);
+    }
+  }
+  GpuLaunch launchOf(int64_t capability) {
+    KernelOp kernel = *module->template getOps<KernelOp>().begin();
+    mlir::FailureOr<GpuLaunch> launch = analyzeGpuKernel(kernel, capability);
+    EXPECT_TRUE(succeeded(launch));
+    return succeeded(launch) ? *launch : GpuLaunch();
+  }
+
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+};
+
+} // namespace foresight
+
+#endif // FORESIGHT_TEST_UNIT_GPU_PTXHARNESS_H
