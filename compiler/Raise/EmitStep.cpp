@@ -3,11 +3,15 @@
 #include "EmitStep.h"
 
 #include "foresight/Import/Opt/ModelFacts.h"
+#include "foresight/support/ElementType.h"
+#include "foresight/support/Float.h"
 #include "foresight/support/Json.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
+
+#include <cstring>
 
 using namespace mlir;
 using namespace foresight;
@@ -68,6 +72,37 @@ private:
 
 } // namespace
 
+/// Numbers that the IR holds, as `type` has them.
+static DenseElementsAttr denseOf(DenseElementsAttr values,
+                                 RankedTensorType type, bool transposed) {
+  const auto count = static_cast<size_t>(type.getNumElements());
+  std::vector<float> numbers(count);
+  if (values.getElementType().isF32() && !values.isSplat()) {
+    std::memcpy(numbers.data(), values.getRawData().data(),
+                count * sizeof(float));
+  } else {
+    size_t i = 0;
+    for (const APFloat &value : values.getValues<APFloat>())
+      numbers[i++] = static_cast<float>(value.convertToDouble());
+  }
+  if (transposed) {
+    int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
+    std::vector<float> turned(count);
+    for (int64_t c = 0; c < columns; ++c)
+      for (int64_t r = 0; r < rows; ++r)
+        turned[r * columns + c] = numbers[c * rows + r];
+    numbers = std::move(turned);
+  }
+  Type to = type.getElementType();
+  ElementType element = to.isF16()    ? ElementType::F16
+                        : to.isBF16() ? ElementType::BF16
+                                      : ElementType::F32;
+  std::vector<char> bytes(count * static_cast<size_t>(elementBytes(element)));
+  convertFromFloat(numbers.data(), element,
+                   reinterpret_cast<std::byte *>(bytes.data()), count);
+  return DenseElementsAttr::getFromRawBuffer(type, bytes);
+}
+
 /// Declares a weight that has all of a matrix.
 void Emitter::declare(const std::string &name, Matrix matrix) {
   auto type =
@@ -78,6 +113,8 @@ void Emitter::declare(const std::string &name, Matrix matrix) {
     source = ExternalAttr::get(b.getContext(), external.getFile(),
                                external.getOffset(), external.getBytes(),
                                external.getElement(), matrix.transposed);
+  else if (auto dense = dyn_cast<DenseElementsAttr>(source))
+    source = denseOf(dense, type, matrix.transposed);
   WeightOp::create(symbols, locOf(constant), b.getStringAttr(name),
                    TypeAttr::get(type), source);
   parameters += type.getNumElements();
@@ -90,8 +127,7 @@ void Emitter::declare(const std::string &name, onnx::ConstantOp constant) {
   auto type = RankedTensorType::get({size}, b.getF32Type());
   Attribute source = constant.getSource();
   if (auto dense = dyn_cast<DenseElementsAttr>(source))
-    source =
-        dense.reshape(RankedTensorType::get({size}, dense.getElementType()));
+    source = denseOf(dense, type, /*transposed=*/false);
   WeightOp::create(symbols, locOf(constant), b.getStringAttr(name),
                    TypeAttr::get(type), source);
   parameters += size;

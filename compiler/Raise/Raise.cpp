@@ -7,6 +7,7 @@
 #include "Recogniser.h"
 
 #include "foresight/Import/Onnx/ExpandFused.h"
+#include "foresight/Import/Onnx/FoldQuantized.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -49,6 +50,8 @@ LogicalResult foresight::raise(ModuleOp module, const RaiseOptions &options) {
     return emitError(module.getLoc())
            << "there is more than one onnx.graph to raise";
   onnx::GraphOp graph = *graphs.begin();
+  if (failed(onnx::foldQuantized(graph)))
+    return failure();
   onnx::expandFused(graph);
 
   RecogniserOptions recogniserOptions;

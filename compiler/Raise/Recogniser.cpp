@@ -60,10 +60,14 @@ InFlightDiagnostic Recogniser::fail(Operation *op) {
 /// What to say of an operator that the evaluator does not know.
 static StringRef hintFor(onnx::NodeOp node) {
   StringRef type = node.getOpType();
+  if (type == "QuantizeLinear" || type == "DynamicQuantizeLinear")
+    return "activations are quantised, which is not supported; quantise "
+           "weights only, or export the model without quantisation and choose "
+           "a type with --dtype";
   if (type.contains_insensitive("quantize") || type.contains("Integer") ||
       type.contains("QLinear") || type.contains("NBits"))
-    return "the model is quantised, which is not supported; export it without "
-           "quantisation and choose a type with --dtype";
+    return "the model is quantised in a way that is not supported; export it "
+           "without quantisation and choose a type with --dtype";
   if (node.getDomain())
     return "operators of this domain come from optimisers; export the model "
            "without optimisation";

@@ -231,6 +231,9 @@ Expected<Tensor> foresight::onnx::load(ConstantOp constant) {
   auto type = cast<RankedTensorType>(constant.getType());
   if (Error large = checkSize(type.getShape()))
     return fail(toString(std::move(large)));
+  unsigned bits = type.getElementTypeBitWidth();
+  if (bits > 1 && bits < 8)
+    return fail("integers of " + Twine(bits) + " bits are weights only");
   if (auto dense = dyn_cast<DenseElementsAttr>(constant.getSource()))
     return fromDense(dense);
   auto external = dyn_cast<ExternalAttr>(constant.getSource());

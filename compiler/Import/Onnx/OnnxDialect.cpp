@@ -36,6 +36,11 @@ StringRef foresight::onnx::nameOf(Location loc) {
   return {};
 }
 
+int64_t foresight::onnx::bytesOf(Type element, int64_t count) {
+  unsigned bits = element.isInteger(1) ? 8 : element.getIntOrFloatBitWidth();
+  return bits < 8 ? (count * bits + 7) / 8 : count * (bits / 8);
+}
+
 std::string foresight::onnx::describe(NodeOp node) {
   std::string domain =
       node.getDomain() ? node.getDomain()->str() + "." : std::string();
@@ -108,16 +113,15 @@ LogicalResult ConstantOp::verify() {
     return emitOpError() << "'" << getName()
                          << "' must be dense or #foresight.external, found "
                          << getSource();
-  int64_t width =
-      llvm::divideCeil(external.getElement().getIntOrFloatBitWidth(), 8);
+  int64_t bytes = bytesOf(external.getElement(), type.getNumElements());
   if (external.getElement() != type.getElementType() ||
       external.getTransposed())
     return emitOpError() << "'" << getName() << "' of type " << type
                          << " cannot be " << external;
-  if (external.getBytes() != type.getNumElements() * width)
-    return emitOpError() << "'" << getName() << "' has "
-                         << type.getNumElements() * width << " bytes but "
-                         << external.getBytes() << " are in the file";
+  if (external.getBytes() != bytes)
+    return emitOpError() << "'" << getName() << "' has " << bytes
+                         << " bytes but " << external.getBytes()
+                         << " are in the file";
   return success();
 }
 

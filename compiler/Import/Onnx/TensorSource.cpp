@@ -3,6 +3,7 @@
 #include "TensorSource.h"
 
 #include "foresight/Dialect/Foresight.h"
+#include "foresight/Import/Onnx/Onnx.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Diagnostics.h"
@@ -17,6 +18,9 @@ using foresight::onnx::proto::TensorProto;
 /// Integers up to here are values of the graph's arithmetic (axes, shapes) and
 /// shown in the IR; floats are shown if they are single numbers.
 static constexpr int64_t kDenseIntegers = 256;
+
+/// Element types of newer versions of onnx.proto.
+static constexpr int32_t kUint4 = 21, kInt4 = 22;
 
 static bool isExternal(const TensorProto &tensor) {
   return tensor.data_location() == TensorProto::EXTERNAL;
@@ -74,6 +78,10 @@ FailureOr<Type> TensorSource::elementType(int32_t dataType) {
     return integer(32, true);
   case TensorProto::UINT64:
     return integer(64, true);
+  case kInt4:
+    return integer(4, false);
+  case kUint4:
+    return integer(4, true);
   default:
     return failure();
   }
@@ -180,17 +188,25 @@ TensorSource::source(const TensorProto &tensor, StringRef name) {
   auto type = RankedTensorType::get(
       {tensor.dims().data(), static_cast<size_t>(tensor.dims_size())},
       *element);
-  int64_t width = llvm::divideCeil((*element).getIntOrFloatBitWidth(), 8);
+  bool packed =
+      !(*element).isInteger(1) && (*element).getIntOrFloatBitWidth() < 8;
   if (!isExternal(tensor) && !tensor.has_raw_data() && count > 0) {
+    if (packed) {
+      fail(name) << "elements of " << nameOf(tensor.data_type())
+                 << " are only read from raw_data and external data";
+      return failure();
+    }
     FailureOr<Attribute> values = typedValues(tensor, name, type);
     if (failed(values))
       return failure();
     return std::make_pair(type, *values);
   }
-  FailureOr<FileRange> at = range(tensor, name, count * width);
+  FailureOr<FileRange> at = range(tensor, name, bytesOf(*element, count));
   if (failed(at))
     return failure();
   bool tiny = isa<IntegerType>(*element) ? count <= kDenseIntegers : count <= 1;
+  // Codes of weights, not values of the graph's arithmetic.
+  tiny &= !packed;
   if (!tiny)
     return std::make_pair(
         type, Attribute(ExternalAttr::get(builder.getContext(), at->file,

@@ -143,10 +143,24 @@ TEST_F(ImportTest, UnknownElementTypesAreNamed) {
   graph.message(11, valueInfo("x", 14));
   expectRefused(model(graph).bytes, "a tensor of COMPLEX64");
   Message tensor, withTensor;
-  tensor.number(1, 4).number(2, 22).text(8, "w").text(9, "ab");
+  tensor.number(1, 4).number(2, 17).text(8, "w").text(9, "abcd");
   withTensor.message(5, tensor);
   expectRefused(model(withTensor).bytes,
-                "tensor 'w': elements of INT4 are not supported");
+                "tensor 'w': elements of FLOAT8E4M3FN are not supported");
+}
+
+TEST_F(ImportTest, FourBitsAreReadFromBytesOnly) {
+  Message tensor, graph;
+  // Four of them take two bytes.
+  tensor.number(1, 4).number(2, 22).text(8, "w").text(9, "abc");
+  graph.message(5, tensor);
+  expectRefused(model(graph).bytes,
+                "tensor 'w': its shape needs 2 bytes, but 3 are stored");
+  Message numbers, withNumbers;
+  numbers.number(1, 2).number(2, 21).text(8, "w").number(5, 18);
+  withNumbers.message(5, numbers);
+  expectRefused(model(withNumbers).bytes,
+                "tensor 'w': elements of UINT4 are only read from raw_data");
 }
 
 TEST_F(ImportTest, ShapeAndDataMustAgree) {

@@ -25,6 +25,10 @@ namespace foresight::onnx {
 /// The name a node, constant or value has in the model file; empty if none.
 llvm::StringRef nameOf(mlir::Location loc);
 
+/// Bytes that `count` elements take in a file; a boolean has one of its own,
+/// and two of 4 bits share one.
+int64_t bytesOf(mlir::Type element, int64_t count);
+
 /// How messages call a node: `node 'NAME' (TYPE)`.
 std::string describe(NodeOp node);
 
