@@ -69,6 +69,17 @@ TEST(Check, TellsVariantsApart) {
               {"without weights", "without biases"});
 }
 
+TEST(Check, KnowsOperatorsThatStandForOthers) {
+  for (const char *name : {"fused_attention", "quantized_4bits", "ort_all"}) {
+    ProcessResult result =
+        check(source(std::string("test/fixtures/kinds/") + name + ".onnx"));
+    EXPECT_EQ(result.exitCode, 0) << result.errors;
+    EXPECT_EQ(result.output.find("unknown"), std::string::npos)
+        << result.output;
+    expectParts(result.output, {"1 attention", "can be compiled"});
+  }
+}
+
 TEST(Check, ListsEveryUnsupportedNodeAndWhatToChange) {
   ProcessResult result = check(exported("ort_dynamic_quant/model.onnx"));
   EXPECT_EQ(result.exitCode, 4);

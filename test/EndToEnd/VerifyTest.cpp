@@ -66,6 +66,36 @@ INSTANTIATE_TEST_SUITE_P(Folders, Exports, testing::ValuesIn(exportFolders()),
                            return info.param.filename().string();
                          });
 
+/// Kinds of graphs whose weights take another way into a bundle: rows of a
+/// joined matrix, f16, numbers in the graph, codes of 4 bits.
+class Kinds : public testing::TestWithParam<const char *> {};
+
+TEST_P(Kinds, GiveTheLogitsOfTheirReference) {
+  const std::string name = GetParam();
+  const fs::path folder = source("test/fixtures/kinds");
+  const fs::path own = folder / (name + ".safetensors");
+  auto reference = verify::Reference::read(
+      fs::exists(own) ? own : folder / "expected.safetensors");
+  ASSERT_TRUE(reference.ok()) << reference.error().message;
+  const bool half = name == "dynamo_f16";
+  for (const char *sparsity : {"none", "exact"}) {
+    SCOPED_TRACE(sparsity);
+    Model model(compiled({folder / (name + ".onnx"), "--dtype=f32",
+                          "--target=cpu:native",
+                          std::string("--sparsity=") + sparsity}));
+    auto report = verify::compare(model.session(), *reference,
+                                  verify::toleranceOf(half ? "f16" : "f32"));
+    ASSERT_TRUE(report.ok()) << report.error().message;
+    EXPECT_TRUE(report->passed()) << report->largestError();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, Kinds,
+    testing::Values("sim_dynamo", "fused_attention", "dynamo_f16", "typed",
+                    "quantized_4bits", "quantized_4bits_qdq"),
+    [](const auto &info) { return std::string(info.param); });
+
 /// Checkpoints as they are named and cut, all with the logits of PyTorch.
 class Checkpoints : public testing::Test {
 protected:

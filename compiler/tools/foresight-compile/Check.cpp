@@ -130,8 +130,11 @@ void Compilation::checkGraph(const std::string &path) {
     outputs.push_back(cast<StringAttr>(name).str());
   tell("inputs", shortList(inputs));
   tell("outputs", shortList(outputs));
+}
 
-  // Every node here; the error that follows has a line an operator.
+/// What no part of the compiler knows, once all that stands for other operators
+/// has been taken apart. The error that follows has a line an operator.
+static void tellUnknown(onnx::GraphOp graph) {
   for (const auto &[type, names] : unsupportedNodes(graph)) {
     std::string text = type.str() + " x " + std::to_string(names.size()) + ":";
     for (const std::string &name : names)
@@ -156,7 +159,8 @@ static void adviseOnExport(onnx::GraphOp graph) {
   if (quantised)
     tell("change", "compile the model from before quantisation (leave "
                    "quantize_dynamic, quantize_static or `optimum-cli "
-                   "onnxruntime quantize` out); --dtype=f16 or bf16 is how "
+                   "onnxruntime quantize` out), or quantise weights only; "
+                   "--dtype=f16 or bf16 is how "
                    "Foresight makes weights smaller");
   else if (optimised)
     tell("change", "export without optimisation: no --optimize with "
@@ -327,8 +331,12 @@ Status Compilation::check() {
     tell("result", "can be compiled");
     return {};
   }
+  const bool isGraph = module && status.error().code == ErrorCode::Unsupported;
+  if (isGraph)
+    for (onnx::GraphOp graph : module->getOps<onnx::GraphOp>())
+      tellUnknown(graph);
   tell("result", "cannot be compiled; the error says why");
-  if (module && status.error().code == ErrorCode::Unsupported)
+  if (isGraph)
     for (onnx::GraphOp graph : module->getOps<onnx::GraphOp>())
       adviseOnExport(graph);
   std::fflush(stdout);
