@@ -35,30 +35,6 @@ int64_t Recogniser::widthOf(const State &state) const {
   return width;
 }
 
-/// The largest difference from `formula(world, row, column)` on rows of real
-/// tokens, as a share of the largest value.
-template <typename Formula>
-double Recogniser::difference(const State &state, Formula formula) const {
-  double most = 0, largest = 1e-300;
-  for (auto [w, world] : llvm::enumerate(worlds)) {
-    const std::vector<double> &values = state.tensors[w].floats();
-    int64_t width = static_cast<int64_t>(values.size()) / world.rows();
-    for (int64_t row = 0; row < world.rows(); ++row) {
-      if (!world.isReal(row))
-        continue;
-      for (int64_t column = 0; column < width; ++column) {
-        double value = values[row * width + column];
-        double off = std::abs(value - formula(w, row, column));
-        if (!(off <= std::numeric_limits<double>::max()))
-          return std::numeric_limits<double>::infinity();
-        most = std::max(most, off);
-        largest = std::max(largest, std::abs(value));
-      }
-    }
-  }
-  return most / largest;
-}
-
 /// Keeps the best formula within its tolerance, or remembers the nearest.
 void Recogniser::offer(State &state, Candidate candidate) {
   if (candidate.error <= candidate.tolerance) {
@@ -106,89 +82,6 @@ void Recogniser::match(onnx::NodeOp node, State &state) {
 //===----------------------------------------------------------------------===//
 // One part
 //===----------------------------------------------------------------------===//
-
-/// The last `kept` rows of each sequence.
-Tensor Recogniser::lastRows(const Tensor &all, size_t w, int64_t kept) const {
-  const World &world = worlds[w];
-  kept = std::min(kept, world.tokens);
-  int64_t width = all.count() / world.rows();
-  std::vector<double> rows;
-  for (int64_t b = 0; b < world.batch; ++b) {
-    auto end = all.floats().begin() + (b + 1) * world.tokens * width;
-    rows.insert(rows.end(), end - kept * width, end);
-  }
-  return Tensor::ofFloats(all.element(), {world.batch, kept, width},
-                          std::move(rows));
-}
-
-/// Graphs that were made to generate compute the head for a sequence's last
-/// tokens alone, as a step here does.
-bool Recogniser::matchLastRows(State &state, int x) {
-  int64_t width = program.parts[x].width, kept = 0;
-  bool all = true;
-  for (auto [w, world] : llvm::enumerate(worlds)) {
-    const Tensor &tensor = state.tensors[w];
-    if (!tensor || !tensor.isFloat() || tensor.count() == 0 ||
-        tensor.count() % (world.batch * width) || data[x].worlds.empty())
-      return false;
-    kept = std::max(kept, tensor.count() / (world.batch * width));
-  }
-  for (auto [w, world] : llvm::enumerate(worlds)) {
-    const std::vector<double> &rows = state.tensors[w].floats();
-    int64_t here = std::min(kept, world.tokens);
-    all &= here == world.tokens;
-    if (static_cast<int64_t>(rows.size()) != world.batch * here * width)
-      return false;
-    Tensor expected = lastRows(data[x].worlds[w], w, kept);
-    for (int64_t row = 0; row < world.batch * here; ++row) {
-      int64_t b = row / here, t = world.tokens - here + row % here;
-      if (world.isReal(b * world.tokens + t) &&
-          !std::equal(rows.begin() + row * width,
-                      rows.begin() + (row + 1) * width,
-                      expected.floats().begin() + row * width))
-        return false;
-    }
-  }
-  if (all)
-    return false; // nothing was left out
-  become(state, x);
-  state.kept = kept;
-  return true;
-}
-
-/// Some features of a linear layer: query, key or value of a layer that was
-/// joined from the three.
-bool Recogniser::matchSlice(State &state, int x, Location loc) {
-  // A copy: adding parts moves them.
-  const Part base = program.parts[x];
-  int64_t width = widthOf(state);
-  if (base.kind != Part::Kind::Linear || width > base.width)
-    return false;
-  auto value = [&](size_t w, int64_t row, int64_t column) {
-    return data[x].worlds[w].floats()[row * base.width + column];
-  };
-  const World &world = worlds.front();
-  int64_t real = 0, first = 0;
-  while (!world.isReal(real))
-    ++real;
-  const std::vector<double> &rows = state.tensors.front().floats();
-  while (first + width <= base.width &&
-         value(0, real, first) != rows[real * width])
-    ++first;
-  if (first + width > base.width ||
-      difference(state, [&](size_t w, int64_t row, int64_t column) {
-        return value(w, row, first + column);
-      }) != 0)
-    return false;
-  Part slice = base;
-  slice.width = width;
-  slice.rows = {base.rows.first + first, width};
-  if (base.beta)
-    slice.bias = {base.bias.first + first, width};
-  slice.locations.push_back(loc);
-  become(state, addPart(std::move(slice), state.tensors));
-  return true;
-}
 
 static double activate(Activation kind, double x) {
   switch (kind) {

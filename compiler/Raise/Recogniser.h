@@ -17,7 +17,10 @@
 #include "foresight/Import/Onnx/Evaluator.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
 
+#include <cmath>
+#include <limits>
 #include <optional>
 
 namespace foresight::raising {
@@ -103,7 +106,6 @@ private:
   bool passMatrix(onnx::NodeOp node);
   bool materialise(onnx::NodeOp node, mlir::Value value);
   void compute(onnx::NodeOp node);
-  void sliceVector(State &state);
   void setLeaves(State &state, llvm::SmallVector<int, 8> leaves);
   void finishUses(mlir::Operation &op);
   int addPart(Part part, llvm::ArrayRef<onnx::Tensor> data);
@@ -124,12 +126,15 @@ private:
   bool isCache(const State &state, int part, int past);
   std::string describeLeaves(llvm::ArrayRef<int> made);
 
-  // Match.cpp: formulas on rows.
-  void match(onnx::NodeOp node, State &state);
+  // MatchSlices.cpp: some rows or features of a part.
   bool matchLastRows(State &state, int x);
   onnx::Tensor lastRows(const onnx::Tensor &all, size_t world,
                         int64_t kept) const;
   bool matchSlice(State &state, int x, mlir::Location loc);
+  void sliceVector(State &state);
+
+  // Match.cpp: formulas on rows.
+  void match(onnx::NodeOp node, State &state);
   void matchOne(State &state, int x, mlir::Location loc);
   void matchVectors(State &state, int x, llvm::ArrayRef<int> vectors,
                     mlir::Location loc);
@@ -171,6 +176,30 @@ private:
   bool failed = false;
   bool repaired = false;
 };
+
+/// The largest difference from `formula(world, row, column)` on rows of real
+/// tokens, as a share of the largest value.
+template <typename Formula>
+double Recogniser::difference(const State &state, Formula formula) const {
+  double most = 0, largest = 1e-300;
+  for (auto [w, world] : llvm::enumerate(worlds)) {
+    const std::vector<double> &values = state.tensors[w].floats();
+    int64_t width = static_cast<int64_t>(values.size()) / world.rows();
+    for (int64_t row = 0; row < world.rows(); ++row) {
+      if (!world.isReal(row))
+        continue;
+      for (int64_t column = 0; column < width; ++column) {
+        double value = values[row * width + column];
+        double off = std::abs(value - formula(w, row, column));
+        if (!(off <= std::numeric_limits<double>::max()))
+          return std::numeric_limits<double>::infinity();
+        most = std::max(most, off);
+        largest = std::max(largest, std::abs(value));
+      }
+    }
+  }
+  return most / largest;
+}
 
 } // namespace foresight::raising
 

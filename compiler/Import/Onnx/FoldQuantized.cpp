@@ -24,6 +24,8 @@ namespace {
 
 /// Numbers that are kept in memory, 1 GiB of them.
 constexpr int64_t kMostNumbers = int64_t(1) << 28;
+/// Codes that share a scale; quantisers use 16 to 256.
+constexpr int64_t kLargestBlock = 1 << 16;
 
 /// Integers of a constant, as they lie in its file or in the IR.
 class Codes {
@@ -154,6 +156,7 @@ LogicalResult Folder::dequantizeLinear(NodeOp node) {
   auto type = cast<RankedTensorType>(x.getType());
   auto scaleType = cast<RankedTensorType>(scale.getType());
   if (!isa<IntegerType>(type.getElementType()) ||
+      type.getElementTypeBitWidth() > 32 ||
       !isa<FloatType>(scaleType.getElementType()) ||
       (zero && (!isa<IntegerType>(
                     cast<RankedTensorType>(zero.getType()).getElementType()) ||
@@ -219,8 +222,9 @@ LogicalResult Folder::matMulNBits(NodeOp node) {
   ConstantOp zero = constantAt(node, 3);
   // Input 4 would put columns in another order.
   if (!packed || !scale || (has(node, 3) && !zero) || has(node, 4) ||
-      (bits != 4 && bits != 8) || rows < 1 || columns < 1 || block < 16 ||
-      block % 2)
+      (bits != 4 && bits != 8) || rows < 1 || columns < 1 ||
+      rows > kMostNumbers || columns > kMostNumbers || block < 16 ||
+      block > kLargestBlock || block % 2)
     return success();
   int64_t blocks = llvm::divideCeil(columns, block);
   auto count = [](ConstantOp of) {
