@@ -85,7 +85,8 @@ Status Session::checkIds(std::span<const int32_t> ids) const {
                    " more were given, and the model allows ", capacity());
 }
 
-Result<std::span<const float>> Session::prompt(std::span<const int32_t> ids) {
+Status Session::chunks(std::span<const int32_t> ids, bool wantLogits) {
+  stopTokens();
   if (ids.empty())
     return makeError(ErrorCode::Usage,
                      "the prompt is empty: give at least one token");
@@ -95,12 +96,52 @@ Result<std::span<const float>> Session::prompt(std::span<const int32_t> ids) {
   for (size_t done = 0; done < ids.size(); done += chunk) {
     const size_t count = std::min(chunk, ids.size() - done);
     FORESIGHT_CHECK(step(prefillEntry, ids.subspan(done, count),
-                         done + count == ids.size()));
+                         wantLogits && done + count == ids.size()));
   }
+  return {};
+}
+
+Result<std::span<const float>> Session::prompt(std::span<const int32_t> ids) {
+  FORESIGHT_CHECK(chunks(ids, true));
   return lastLogits;
 }
 
+Status Session::feed(std::span<const int32_t> ids) {
+  lastLogits = {};
+  return chunks(ids, false);
+}
+
+Status Session::startTokens(const foresight_sampling &sampling, int64_t limit,
+                            std::span<const int32_t> forced, bool timed) {
+  stopTokens();
+  TokenRequest request;
+  request.entry = decodeEntry();
+  request.sampling = sampling;
+  request.position = position();
+  // The last one is not fed: it needs no room.
+  request.limit = std::min(limit, capacity() - position() + 1);
+  request.forced = forced;
+  request.timed = timed;
+  lastLogits = {};
+  FORESIGHT_CHECK(writeSequence(request.entry));
+  hasTaken = false;
+  FORESIGHT_TRY(stream, runs->pickTokens(request));
+  return {};
+}
+
+Result<PickedToken> Session::nextToken() {
+  if (!stream)
+    return makeError(ErrorCode::Usage, "no tokens are being picked");
+  FORESIGHT_TRY(const PickedToken token, stream->next());
+  lengths[static_cast<size_t>(current)] += hasTaken;
+  hasTaken = true;
+  return token;
+}
+
+void Session::stopTokens() { stream.reset(); }
+
 Result<std::span<const float>> Session::decode(int32_t id) {
+  stopTokens();
   FORESIGHT_CHECK(checkIds({&id, 1}));
   FORESIGHT_CHECK(step(decodeEntry(), {&id, 1}, true));
   return lastLogits;
@@ -111,6 +152,7 @@ Status Session::select(int64_t sequence) {
     return makeError(ErrorCode::Usage, "there is no sequence ", sequence,
                      ": the bundle holds ", sequences(),
                      " (foresight-compile --max-batch)");
+  stopTokens();
   current = sequence;
   return {};
 }
@@ -146,6 +188,7 @@ Status Session::checkRows(std::span<const BatchRow> rows) const {
 }
 
 Status Session::decodeBatch(std::span<const BatchRow> rows) {
+  stopTokens();
   FORESIGHT_CHECK(checkRows(rows));
   const EntryInfo &info = manifest().entries[static_cast<size_t>(batchEntry)];
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -161,7 +204,7 @@ Status Session::decodeBatch(std::span<const BatchRow> rows) {
   FORESIGHT_CHECK(write(info.ids, batchIds));
   FORESIGHT_CHECK(write(info.positions, positions));
   FORESIGHT_CHECK(write(info.sequences, batchSequences));
-  FORESIGHT_CHECK(run(batchEntry, {std::ssize(rows), 0}));
+  FORESIGHT_CHECK(run(batchEntry, {std::ssize(rows), 0}, /*wantLogits=*/true));
   for (const BatchRow &row : rows)
     ++lengths[static_cast<size_t>(row.sequence)];
   return readLogits(batchEntry, std::ssize(rows));
@@ -229,21 +272,27 @@ Status Session::step(int64_t entry, std::span<const int32_t> ids,
   std::iota(places.begin(), places.end(), static_cast<int32_t>(tokens));
   FORESIGHT_CHECK(runs->write(info.ids, 0, std::as_bytes(ids)));
   FORESIGHT_CHECK(runs->write(info.positions, 0, std::as_bytes(places)));
-  if (info.sequences >= 0) {
-    const auto sequence = static_cast<int32_t>(current);
-    FORESIGHT_CHECK(
-        runs->write(info.sequences, 0, std::as_bytes(std::span(&sequence, 1))));
-  }
-  FORESIGHT_CHECK(run(entry, now));
+  FORESIGHT_CHECK(writeSequence(entry));
+  FORESIGHT_CHECK(run(entry, now, wantLogits));
   tokens += now.tokens;
   return wantLogits ? readLogits(entry, 1) : Status();
 }
 
-Status Session::run(int64_t entry, const Step &now) {
+/// Says which sequence an entry of one is about, where there are several.
+Status Session::writeSequence(int64_t entry) {
+  const EntryInfo &info = manifest().entries[static_cast<size_t>(entry)];
+  if (info.sequences < 0)
+    return {};
+  const auto sequence = static_cast<int32_t>(current);
+  return runs->write(info.sequences, 0,
+                     std::as_bytes(std::span(&sequence, 1)));
+}
+
+Status Session::run(int64_t entry, const Step &now, bool wantLogits) {
   if (!tracing)
-    return runs->run(entry, now, {nullptr, observer});
+    return runs->run(entry, now, {nullptr, observer, wantLogits});
   ActiveCounter counter(*this, entry);
-  FORESIGHT_CHECK(runs->run(entry, now, {&stepTrace, &counter}));
+  FORESIGHT_CHECK(runs->run(entry, now, {&stepTrace, &counter, wantLogits}));
   record(entry, now, counter.active());
   return {};
 }
@@ -319,6 +368,7 @@ void Session::startTrace() {
 void Session::stopTrace() { tracing = false; }
 
 Status Session::truncate(int64_t position) {
+  stopTokens();
   int64_t &tokens = lengths[static_cast<size_t>(current)];
   if (position < 0 || position > tokens)
     return makeError(ErrorCode::Usage, "cannot go back to token ", position,
@@ -332,6 +382,7 @@ Status Session::truncate(int64_t position) {
 }
 
 Status Session::reset() {
+  stopTokens();
   // A cache is never read beyond the position: it need not be cleared.
   for (const BufferInfo &buffer : manifest().buffers)
     if (buffer.kind == BufferKind::State && !buffer.kv) {

@@ -6,14 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Model.h"
+#include "Bundles.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <map>
 
 using namespace foresight;
@@ -42,15 +40,8 @@ Kind kindOf(const fs::path &path) {
 
 template <typename Predicate>
 std::vector<fs::path> bundlesWhere(Predicate predicate) {
-  std::vector<fs::path> found;
-  const char *folder = std::getenv("FORESIGHT_GPU_BUNDLES");
-  std::error_code error;
-  if (folder)
-    for (const fs::directory_entry &entry :
-         fs::directory_iterator(folder, error))
-      if (entry.path().extension() == ".fsb" && predicate(entry.path()))
-        found.push_back(entry.path());
-  std::sort(found.begin(), found.end());
+  std::vector<fs::path> found = allBundles();
+  std::erase_if(found, [&](const fs::path &path) { return !predicate(path); });
   return found;
 }
 
@@ -388,13 +379,6 @@ TEST_P(BatchGpu, ARowIsWhatDecodingItsSequenceGives) {
   }
   std::printf("apart by %.2g\n", worst);
   EXPECT_LE(worst, tolerance);
-}
-
-std::string nameOf(const testing::TestParamInfo<fs::path> &info) {
-  std::string name = info.param.stem().string();
-  for (char &c : name)
-    c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Bundles, SparseGpu,

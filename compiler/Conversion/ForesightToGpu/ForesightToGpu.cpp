@@ -3,6 +3,7 @@
 #include "foresight/Conversion/ForesightToGpu/ForesightToGpu.h"
 
 #include "GpuKernel.h"
+#include "GpuPickToken.h"
 #include "GpuQuantise.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -86,6 +87,14 @@ void emitBody(GpuFrame &frame) {
   }
 }
 
+Value addressOfShared(OpBuilder &b, Location loc) {
+  MLIRContext *ctx = b.getContext();
+  Value shared = LLVM::AddressOfOp::create(
+      b, loc, LLVM::LLVMPointerType::get(ctx, kSharedSpace), kSharedName);
+  return LLVM::AddrSpaceCastOp::create(b, loc, LLVM::LLVMPointerType::get(ctx),
+                                       shared);
+}
+
 void emitEntry(OpBuilder &b, const GpuPlan &plan) {
   OpBuilder::InsertionGuard guard(b);
   KernelOp kernel = plan.kernel;
@@ -120,9 +129,7 @@ void emitEntry(OpBuilder &b, const GpuPlan &plan) {
 
   GpuCode code(b, loc, plan.launch.threads);
   code.readIndices();
-  Value shared = LLVM::AddressOfOp::create(
-      b, loc, LLVM::LLVMPointerType::get(ctx, kSharedSpace), kSharedName);
-  shared = LLVM::AddrSpaceCastOp::create(b, loc, code.pointerType(), shared);
+  Value shared = addressOfShared(b, loc);
   GpuFrame frame(code, plan, function.getArguments(), shared);
   if (plan.riderBlocks == 0) {
     emitBody(frame);
@@ -218,21 +225,12 @@ void emitFill(OpBuilder &b, Location loc, Type element) {
   auto shifted = [&](Value x, int64_t by) -> Value {
     return arith::ShRUIOp::create(b, loc, x, c.i64(by));
   };
-  auto mixed = [&](Value x, int64_t by) -> Value {
-    return arith::XOrIOp::create(b, loc, x, shifted(x, by));
-  };
   Value first = c.mul(c.add(c.mul(c.block, kThreads), c.thread), kElements);
   c.ifThen(c.lessThan(first, argument(1)), [&] {
     SmallVector<Value> values;
     for (int64_t e = 0; e < kElements; ++e) {
       Value index = c.add(first, e);
-      // The finaliser of splitmix64.
-      Value x = c.add(
-          argument(4),
-          c.mul(c.add(index, 1), static_cast<int64_t>(0x9e3779b97f4a7c15ull)));
-      x = c.mul(mixed(x, 30), static_cast<int64_t>(0xbf58476d1ce4e5b9ull));
-      x = c.mul(mixed(x, 27), static_cast<int64_t>(0x94d049bb133111ebull));
-      x = mixed(x, 31);
+      Value x = c.randomBits(argument(4), index);
       Value sum = c.i64(0);
       for (int64_t part = 0; part < 4; ++part)
         sum = c.add(sum, arith::AndIOp::create(b, loc, shifted(x, 16 * part),
@@ -351,6 +349,7 @@ LogicalResult emitEntries(ModuleOp scheduled, ModuleOp target,
   for (Type element : syntheticElements(scheduled))
     emitFill(b, target.getLoc(), element);
   emitQuantisers(b, scheduled);
+  emitPickEntries(b, target.getLoc(), addressOfShared);
   for (Type element : casts)
     if (!element.isF32())
       emitCast(b, target.getLoc(), element);

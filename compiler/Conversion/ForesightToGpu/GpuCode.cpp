@@ -195,3 +195,17 @@ Value GpuCode::ifElse(Value condition, llvm::function_ref<Value()> then,
       [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, otherwise); });
   return op.getResult(0);
 }
+
+Value GpuCode::randomBits(Value seed, Value index) {
+  auto mixed = [&](Value x, int64_t by) -> Value {
+    return arith::XOrIOp::create(b, loc, x,
+                                 arith::ShRUIOp::create(b, loc, x, i64(by)));
+  };
+  auto times = [&](Value x, uint64_t factor) {
+    return mul(x, static_cast<int64_t>(factor));
+  };
+  Value x = add(seed, times(add(index, 1), 0x9e3779b97f4a7c15));
+  x = times(mixed(x, 30), 0xbf58476d1ce4e5b9);
+  x = times(mixed(x, 27), 0x94d049bb133111eb);
+  return mixed(x, 31);
+}

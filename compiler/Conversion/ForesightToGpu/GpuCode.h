@@ -59,6 +59,9 @@ public:
   Value div(Value a, int64_t c); ///< of a value that is not negative
   Value rem(Value a, int64_t c);
   Value rem(Value a, Value c);
+  /// Number `index` of the sequence of `seed`: SplitMix64, as in
+  /// foresight/sampling/Random.h.
+  Value randomBits(Value seed, Value index);
   /// `condition ? then() : otherwise` with a branch.
   Value ifElse(Value condition, llvm::function_ref<Value()> then,
                Value otherwise);

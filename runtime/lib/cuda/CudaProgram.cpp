@@ -51,9 +51,13 @@ CudaProgram::~CudaProgram() {
   driver.contextSetCurrent(gpu.context);
   if (stream)
     driver.streamSynchronize(stream);
-  for (Entry &entry : entries)
+  for (Entry &entry : entries) {
     if (entry.graph)
       driver.graphExecDestroy(entry.graph);
+    for (GraphExec graph : entry.picking)
+      if (graph)
+        driver.graphExecDestroy(graph);
+  }
   for (Event event : events)
     if (event)
       driver.eventDestroy(event);
@@ -131,6 +135,7 @@ Status CudaProgram::loadCode(const Bundle &bundle) {
   driver.moduleGetFunction(&castBf16, module, "foresight_cast_bf16");
   driver.moduleGetFunction(&gelu, module, "foresight_activate_gelu");
   driver.moduleGetFunction(&geluTanh, module, "foresight_activate_gelu_tanh");
+  findPickEntries();
   for (const KernelInfo &kernel : facts.kernels)
     if (kernel.library == "gemm") {
       FORESIGHT_TRY(products, CublasLt::open(driver));
@@ -231,6 +236,23 @@ Status CudaProgram::buildEntry(const EntryInfo &info) {
   return {};
 }
 
+Status CudaProgram::capture(const std::string &what, GraphExec &executable,
+                            const std::function<Status()> &queue) {
+  FORESIGHT_CHECK(driver.check(
+      driver.streamBeginCapture(stream, kCaptureThreadLocal), "capture"));
+  Status queued = queue();
+  Graph graph = nullptr;
+  Status captured =
+      driver.check(driver.streamEndCapture(stream, &graph), "capture " + what);
+  if (queued.ok() && captured.ok())
+    captured = driver.check(driver.graphInstantiate(&executable, graph, 0),
+                            "instantiate " + what);
+  if (graph)
+    driver.graphDestroy(graph);
+  FORESIGHT_CHECK(std::move(queued));
+  return captured;
+}
+
 Status CudaProgram::captureGraph(const EntryInfo &info, Entry &entry) {
   // The library loads its code at its first call, which no capture may hold.
   for (size_t i = 0; i < entry.stages.size(); ++i)
@@ -238,26 +260,15 @@ Status CudaProgram::captureGraph(const EntryInfo &info, Entry &entry) {
       FORESIGHT_CHECK(queueStage(info, entry, i, info.maxTokens, false,
                                  entry.stages[i].products));
   FORESIGHT_CHECK(finish("prepare entry '" + info.name + "'"));
-  FORESIGHT_CHECK(driver.check(
-      driver.streamBeginCapture(stream, kCaptureThreadLocal), "capture"));
-  Status queued = queueInputs(info);
-  for (size_t i = 0; queued.ok() && i < entry.stages.size(); ++i)
-    // The first kernel waits for copies, which cannot be overlapped. Kernels of
-    // a batch skip the rows that a step has not.
-    queued = queueStage(info, entry, i, info.maxTokens, overlaps && i > 0,
-                        entry.stages[i].products);
-  if (queued.ok())
-    queued = queueLogits(info);
-  Graph graph = nullptr;
-  Status captured = driver.check(driver.streamEndCapture(stream, &graph),
-                                 "capture entry '" + info.name + "'");
-  if (queued.ok() && captured.ok())
-    captured = driver.check(driver.graphInstantiate(&entry.graph, graph, 0),
-                            "instantiate entry '" + info.name + "'");
-  if (graph)
-    driver.graphDestroy(graph);
-  FORESIGHT_CHECK(std::move(queued));
-  return captured;
+  return capture("entry '" + info.name + "'", entry.graph, [&]() -> Status {
+    FORESIGHT_CHECK(queueInputs(info));
+    for (size_t i = 0; i < entry.stages.size(); ++i)
+      // The first kernel waits for copies, which cannot be overlapped. Kernels
+      // of a batch skip the rows that a step has not.
+      FORESIGHT_CHECK(queueStage(info, entry, i, info.maxTokens,
+                                 overlaps && i > 0, entry.stages[i].products));
+    return queueLogits(info);
+  });
 }
 
 Status CudaProgram::queueInputs(const EntryInfo &info) {
@@ -407,7 +418,8 @@ Status CudaProgram::run(int64_t entryIndex, const Step &step,
       FORESIGHT_CHECK(
           runOptions.observer->afterStage(*this, entryIndex, stage, step));
   }
-  FORESIGHT_CHECK(queueLogits(info));
+  if (runOptions.logits)
+    FORESIGHT_CHECK(queueLogits(info));
   return finish("run entry '" + info.name + "'");
 }
 

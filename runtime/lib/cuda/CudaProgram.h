@@ -8,6 +8,7 @@
 #include "foresight/abi/Kernel.h"
 #include "foresight/runtime/CudaDevice.h"
 
+#include <functional>
 #include <map>
 
 namespace foresight::cuda {
@@ -36,6 +37,9 @@ public:
   Status write(int64_t buffer, int64_t offset,
                std::span<const std::byte> from) override;
   Status read(int64_t buffer, int64_t offset, std::span<std::byte> to) override;
+  bool picksTokens() const override { return pickLargest != nullptr; }
+  Result<std::unique_ptr<TokenStream>>
+  pickTokens(const TokenRequest &request) override;
   Status reset() override;
   std::string description() const override;
   int64_t memoryBytes() const override;
@@ -52,10 +56,22 @@ private:
     /// an earlier stage does so.
     int64_t products = 1;
   };
+  /// Graphs that end with a token differ in how it is picked.
+  struct PickKind {
+    bool drawn = false, timed = false;
+    size_t index() const { return 2 * drawn + timed; }
+  };
   struct Entry {
     std::vector<Stage> stages;
     GraphExec graph = nullptr;
+    GraphExec picking[4] = {}; ///< captured when first asked for
   };
+  /// What the kernels that pick tokens read and write.
+  struct PickMemory {
+    DeviceMemory states, sampling, forced;
+    PinnedMemory tokens;
+  };
+  class Tokens;
 
   CudaProgram(const Manifest &manifest, const Gpu &gpu,
               const CudaOptions &options)
@@ -70,7 +86,14 @@ private:
                     int64_t blocks, void **parameters);
   int64_t weightBytes(const Bundle &bundle) const;
   Status buildEntry(const EntryInfo &info);
+  Status capture(const std::string &what, GraphExec &graph,
+                 const std::function<Status()> &queue);
   Status captureGraph(const EntryInfo &info, Entry &entry);
+  Status capturePicking(const EntryInfo &info, Entry &entry, PickKind kind);
+  void findPickEntries();
+  Status queuePick(const EntryInfo &info, bool drawn, bool overlap);
+  Status queueBegin();
+  Status preparePicking(const TokenRequest &request);
   Status queueInputs(const EntryInfo &info);
   Status queueLogits(const EntryInfo &info);
   Status queueStage(const EntryInfo &info, Entry &entry, size_t stage,
@@ -102,6 +125,8 @@ private:
   Event events[2] = {};
   Function castF16 = nullptr, castBf16 = nullptr, gelu = nullptr,
            geluTanh = nullptr;
+  Function pickLargest = nullptr, pickDrawn = nullptr, pickBegin = nullptr;
+  PickMemory picking;
   std::unique_ptr<CublasLt> products;
   DeviceMemory weights, arena, stepMemory, cast, biases;
   std::map<int64_t, Pointer> narrowBias; ///< by weight

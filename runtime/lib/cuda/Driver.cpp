@@ -53,6 +53,7 @@ Result<Driver> openDriver() {
   need("cuStreamCreate", d.streamCreate);
   need("cuStreamDestroy_v2", d.streamDestroy);
   need("cuStreamSynchronize", d.streamSynchronize);
+  need("cuStreamQuery", d.streamQuery);
   need("cuStreamBeginCapture_v2", d.streamBeginCapture);
   need("cuStreamEndCapture", d.streamEndCapture);
   need("cuGraphInstantiateWithFlags", d.graphInstantiate);

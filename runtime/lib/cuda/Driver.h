@@ -45,6 +45,8 @@ struct LaunchConfig {
 constexpr uint32_t kProgrammaticSerialization = 6;
 constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76;
 constexpr int kMaxDynamicShared = 8;
+/// What `streamQuery` gives while there is work.
+constexpr int kNotReady = 600;
 constexpr int kJitErrorLog = 5, kJitErrorLogBytes = 6;
 
 struct Driver {
@@ -75,6 +77,7 @@ struct Driver {
   Status32 (*streamCreate)(Stream *, unsigned);
   Status32 (*streamDestroy)(Stream);
   Status32 (*streamSynchronize)(Stream);
+  Status32 (*streamQuery)(Stream);
   Status32 (*streamBeginCapture)(Stream, int);
   Status32 (*streamEndCapture)(Stream, Graph *);
   Status32 (*graphInstantiate)(GraphExec *, Graph, unsigned long long);

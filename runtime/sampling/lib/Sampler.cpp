@@ -4,8 +4,10 @@
 #include "foresight/sampling/Random.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 namespace foresight::sampling {
 
@@ -45,9 +47,52 @@ static Result<int32_t> largest(std::span<const float> logits) {
   return best;
 }
 
+foresight_sampling deviceOptions(const SamplerOptions &options) {
+  foresight_sampling out{};
+  out.seed = options.seed;
+  if (options.temperature == 0 || options.topK == 1)
+    return out;
+  // Finite, so that the largest logit's power is 0 and not NaN.
+  out.scale = static_cast<float>(
+      std::min(std::numbers::log2e / options.temperature, 1e30));
+  // A scale of 0 would mean greedy.
+  out.scale = std::max(out.scale, std::numeric_limits<float>::min());
+  out.kept = options.topK;
+  if (options.topP < 1)
+    out.share =
+        std::max<uint64_t>(static_cast<uint64_t>(options.topP * 0x1p64), 1);
+  return out;
+}
+
+// Built without contraction: a product and a sum are two roundings.
+uint64_t tokenWeight(float below, float scale) {
+  constexpr float kTerms[] = FORESIGHT_POWER_TERMS;
+  const float x = below * scale;
+  if (!(x >= FORESIGHT_LEAST_POWER))
+    return 0;
+  const float shifted = x + FORESIGHT_ROUNDER;
+  const float fraction = x - (shifted - FORESIGHT_ROUNDER);
+  const int32_t power = std::bit_cast<int32_t>(shifted) -
+                        std::bit_cast<int32_t>(FORESIGHT_ROUNDER);
+  float value = kTerms[5];
+  for (int i = 4; i >= 0; --i)
+    value = value * fraction + kTerms[i];
+  value = value * fraction + 1.0f;
+  // Times 2^power, by the exponent: all results are normal numbers.
+  value =
+      std::bit_cast<float>(std::bit_cast<int32_t>(value) + power * (1 << 23));
+  return static_cast<uint64_t>(value * FORESIGHT_WEIGHT_ONE);
+}
+
+/// a * b / 2^64.
+static uint64_t upperProduct(uint64_t a, uint64_t b) {
+  return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b >> 64);
+}
+
 Result<int32_t> Sampler::sample(std::span<const float> logits, uint64_t index) {
   FORESIGHT_TRY(const int32_t best, largest(logits));
-  if (options.temperature == 0 || options.topK == 1)
+  const foresight_sampling numbers = deviceOptions(options);
+  if (numbers.scale == 0)
     return best;
 
   candidates.clear();
@@ -57,42 +102,35 @@ Result<int32_t> Sampler::sample(std::span<const float> logits, uint64_t index) {
   const auto before = [](const Candidate &a, const Candidate &b) {
     return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
   };
-  if (options.topK > 0 &&
-      static_cast<uint64_t>(options.topK) < candidates.size()) {
-    std::nth_element(candidates.begin(), candidates.begin() + options.topK,
+  if (numbers.kept > 0 &&
+      static_cast<uint64_t>(numbers.kept) < candidates.size()) {
+    std::nth_element(candidates.begin(), candidates.begin() + numbers.kept,
                      candidates.end(), before);
-    candidates.resize(options.topK);
+    candidates.resize(static_cast<size_t>(numbers.kept));
   }
 
-  double total = 0;
+  uint64_t total = 0;
   for (Candidate &candidate : candidates) {
-    candidate.weight =
-        std::exp((static_cast<double>(candidate.logit) - logits[best]) /
-                 options.temperature);
+    candidate.weight = tokenWeight(
+        candidate.logit - logits[static_cast<size_t>(best)], numbers.scale);
     total += candidate.weight;
   }
   // The order decides which token a random number means: always that of logits.
   std::sort(candidates.begin(), candidates.end(), before);
-  if (options.topP < 1) {
-    double sum = 0;
-    size_t kept = 0;
-    while (kept < candidates.size() && sum < options.topP * total)
-      sum += candidates[kept++].weight;
-    candidates.resize(std::max<size_t>(kept, 1));
+  // The first whose sum with those before it is above `limit`.
+  uint64_t sum = 0;
+  const auto find = [&](uint64_t limit) {
+    sum = 0;
+    for (const Candidate &candidate : candidates)
+      if ((sum += candidate.weight) > limit)
+        return candidate.id;
+    return best; // not reached: `limit` is below the sum of all
+  };
+  if (numbers.share != 0) {
+    find(upperProduct(numbers.share, total));
     total = sum;
   }
-
-  double left = randomUnit(options.seed, index) * total;
-  for (const Candidate &candidate : candidates) {
-    left -= candidate.weight;
-    if (left < 0)
-      return candidate.id;
-  }
-  // Rounding can leave a crumb: it belongs to the last one that has a weight.
-  for (auto last = candidates.rbegin(); last != candidates.rend(); ++last)
-    if (last->weight > 0)
-      return last->id;
-  return best;
+  return find(upperProduct(randomBits(options.seed, index), total));
 }
 
 } // namespace foresight::sampling

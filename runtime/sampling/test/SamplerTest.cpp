@@ -113,6 +113,39 @@ TEST(Sampler, ImpossibleTokensAreNeverDrawn) {
   EXPECT_EQ(shares({.temperature = 1}, {-kInf, 0, -kInf}).size(), 1u);
 }
 
+TEST(Sampler, WeightsArePowersOfTwo) {
+  const float scale = deviceOptions({.temperature = 0.7}).scale;
+  EXPECT_EQ(tokenWeight(0, scale), uint64_t{1} << 40);
+  EXPECT_EQ(tokenWeight(-kInf, scale), 0u);
+  EXPECT_EQ(tokenWeight(-0.25f, 4), uint64_t{1} << 39);
+  EXPECT_EQ(tokenWeight(-40, 1), 1u);
+  for (float below = 0; below > -12; below -= 0.0137f) {
+    const double expected = std::exp(below / 0.7) * 0x1p40;
+    EXPECT_NEAR(static_cast<double>(tokenWeight(below, scale)), expected,
+                2e-6 * expected + 1)
+        << below;
+  }
+}
+
+/// Every device has these: a fused product and sum would give others.
+TEST(Sampler, WeightsAreTheSameIntegersEverywhere) {
+  EXPECT_EQ(tokenWeight(-0.1776f, 1.4426950f), 920596119552u);
+  EXPECT_EQ(tokenWeight(-0.2072f, 1.4426950f), 893745758208u);
+  EXPECT_EQ(tokenWeight(-1.37f, 1.4426950f), 279393566720u);
+  EXPECT_EQ(tokenWeight(-9.81f, 1.8033688f), 5195929u);
+}
+
+TEST(SamplerOptions, AtTheirEndsStaySampling) {
+  EXPECT_EQ(deviceOptions({}).scale, 0);
+  EXPECT_EQ(deviceOptions({.temperature = 1, .topK = 1}).scale, 0);
+  EXPECT_TRUE(std::isfinite(deviceOptions({.temperature = 1e-300}).scale));
+  EXPECT_GT(deviceOptions({.temperature = 1e300}).scale, 0);
+  EXPECT_EQ(deviceOptions({.temperature = 1}).share, 0u);
+  EXPECT_EQ(deviceOptions({.temperature = 1, .topP = 1e-30}).share, 1u);
+  EXPECT_EQ(deviceOptions({.temperature = 1, .topP = 0.5}).share,
+            uint64_t{1} << 63);
+}
+
 TEST(SamplerOptions, OutOfRangeIsUsage) {
   for (const SamplerOptions &options :
        {SamplerOptions{.temperature = -1}, SamplerOptions{.temperature = kNan},

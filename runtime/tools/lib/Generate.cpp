@@ -40,6 +40,10 @@ Result<std::optional<int32_t>> Continuation::take(std::span<const float> logits,
   if (std::ssize(made.ids) == options.maxNewTokens)
     return end(Finish::Length);
   FORESIGHT_TRY(const int32_t id, sampler.sample(logits, made.ids.size()));
+  return accept(id, room);
+}
+
+Result<std::optional<int32_t>> Continuation::accept(int32_t id, int64_t room) {
   if (isEos(id))
     return end(Finish::Eos);
   made.ids.push_back(id);
@@ -70,22 +74,27 @@ Result<std::optional<int32_t>> Continuation::end(Finish finish) {
   return std::optional<int32_t>();
 }
 
-Result<Generated> generate(TokenModel &model, std::span<const int32_t> prompt,
+Result<Generated> generate(TokenSource &source, std::span<const int32_t> prompt,
                            const text::Tokenizer *tokenizer,
                            const GenerateOptions &options,
                            const OnToken &onToken) {
   Continuation text(tokenizer, options, onToken);
   auto start = std::chrono::steady_clock::now();
-  FORESIGHT_TRY(std::span<const float> logits, model.prompt(prompt));
+  FORESIGHT_CHECK(source.prompt(prompt, options.maxNewTokens));
   text.made.promptSeconds = secondsSince(start);
+  if (options.maxNewTokens == 0) {
+    FORESIGHT_CHECK(text.end(Finish::Length));
+    return std::move(text.made);
+  }
   while (true) {
-    FORESIGHT_TRY(const std::optional<int32_t> id,
-                  text.take(logits, model.room()));
-    if (!id)
-      return std::move(text.made);
     start = std::chrono::steady_clock::now();
-    FORESIGHT_TRY(logits, model.decode(*id));
-    text.made.stepSeconds.push_back(secondsSince(start));
+    FORESIGHT_TRY(const int32_t id, source.next());
+    if (!text.made.ids.empty())
+      text.made.stepSeconds.push_back(secondsSince(start));
+    FORESIGHT_TRY(const std::optional<int32_t> goesOn,
+                  text.accept(id, source.room()));
+    if (!goesOn)
+      return std::move(text.made);
   }
 }
 

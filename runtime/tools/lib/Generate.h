@@ -16,14 +16,15 @@
 
 namespace foresight::tools {
 
-/// What a text is generated with: a session, or a stand-in in tests.
-class TokenModel {
+/// Where tokens come from: a session, or a stand-in in tests.
+class TokenSource {
 public:
-  virtual ~TokenModel() = default;
-  virtual Result<std::span<const float>>
-  prompt(std::span<const int32_t> ids) = 0;
-  virtual Result<std::span<const float>> decode(int32_t id) = 0;
-  /// How many more tokens fit.
+  virtual ~TokenSource() = default;
+  /// Starts with a prompt; at most `mostTokens` will be asked for.
+  virtual Status prompt(std::span<const int32_t> ids, int64_t mostTokens) = 0;
+  /// The next token; the one before it becomes part of the sequence.
+  virtual Result<int32_t> next() = 0;
+  /// How many more tokens fit the sequence.
   virtual int64_t room() const = 0;
 };
 
@@ -48,7 +49,7 @@ struct Generated {
   std::string text;         ///< ends before a stop string; "" without tokenizer
   Finish finish = Finish::Length;
   double promptSeconds = 0;
-  std::vector<double> stepSeconds; ///< of every decoded token
+  std::vector<double> stepSeconds; ///< of every token but the first
 };
 
 /// Called with every token and the text that can be shown once it has come;
@@ -67,11 +68,14 @@ public:
   /// ends. `room`: how many more tokens fit.
   Result<std::optional<int32_t>> take(std::span<const float> logits,
                                       int64_t room);
+  /// The same of a token that somebody else has picked.
+  Result<std::optional<int32_t>> accept(int32_t id, int64_t room);
+  /// Shows what was held back.
+  Result<std::optional<int32_t>> end(Finish finish);
 
   Generated made;
 
 private:
-  Result<std::optional<int32_t>> end(Finish finish);
   bool isEos(int32_t id) const;
 
   const GenerateOptions &options;
@@ -82,7 +86,7 @@ private:
 };
 
 /// `tokenizer` may be null: then there is no text and no stop strings work.
-Result<Generated> generate(TokenModel &model, std::span<const int32_t> prompt,
+Result<Generated> generate(TokenSource &source, std::span<const int32_t> prompt,
                            const text::Tokenizer *tokenizer,
                            const GenerateOptions &options,
                            const OnToken &onToken);

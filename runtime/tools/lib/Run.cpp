@@ -3,6 +3,7 @@
 #include "Commands.h"
 #include "Model.h"
 #include "RunOutput.h"
+#include "TokenSources.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -11,22 +12,6 @@
 namespace foresight::tools {
 namespace {
 
-class SessionModel : public TokenModel {
-public:
-  explicit SessionModel(Session &session) : session(session) {}
-  Result<std::span<const float>> prompt(std::span<const int32_t> ids) override {
-    return session.prompt(ids);
-  }
-  Result<std::span<const float>> decode(int32_t id) override {
-    return session.decode(id);
-  }
-  int64_t room() const override {
-    return session.capacity() - session.position();
-  }
-
-private:
-  Session &session;
-};
 
 Result<GenerateOptions> generateOptions(const Args &args) {
   GenerateOptions options;
@@ -106,12 +91,13 @@ Status continueEach(Model &model, const Prompts &prompts,
   for (size_t i = 0; i < prompts.size(); ++i) {
     FORESIGHT_CHECK(session.reset());
     FORESIGHT_CHECK(printer.begin(i));
-    // Measuring stages takes a clock reading each, which only numbers need.
-    if (printer.needsNumbers())
+    // Measuring stages takes a clock reading each, which only numbers need, and
+    // a device that picks tokens cannot meanwhile.
+    if (printer.needsNumbers() && !session.picksTokens())
       session.startTrace();
-    SessionModel source(session);
+    const auto source = createTokenSource(session, options.sampler);
     FORESIGHT_TRY(const Generated made,
-                  generate(source, prompts[i], tokenizer, options,
+                  generate(*source, prompts[i], tokenizer, options,
                            [&](int32_t id, std::string_view text) {
                              return printer.token(i, id, text);
                            }));

@@ -22,7 +22,14 @@ double Summary::bytesPerToken() const {
     if (trace.entry == entry && trace.tokens > 0)
       return static_cast<double>(trace.weightBytes()) /
              static_cast<double>(trace.tokens);
-  return 0;
+  int64_t bytes = 0;
+  for (const StageInfo &stage :
+       session.manifest().entries[static_cast<size_t>(entry)].stages) {
+    if (stage.countBytes > 0)
+      return 0;
+    bytes += stage.weightBytes;
+  }
+  return static_cast<double>(bytes);
 }
 
 const char *Summary::decode() const {
@@ -36,13 +43,14 @@ void Summary::print() const {
     return;
   const std::string together =
       batch > 0 ? ", in a batch of " + std::to_string(batch) : "";
-  std::fprintf(stderr,
-               "%s%s: %zu tokens, %s a token (median), %s tokens/s, %s MB of "
-               "weights read a token\n",
+  std::fprintf(stderr, "%s%s: %zu tokens, %s a token (median), %s tokens/s",
                decode(), together.c_str(), made.ids.size(),
                milliseconds(secondsPerToken()).c_str(),
-               fixed(1 / secondsPerToken(), 1).c_str(),
-               fixed(bytesPerToken() / 1e6, 2).c_str());
+               fixed(1 / secondsPerToken(), 1).c_str());
+  if (bytesPerToken() > 0)
+    std::fprintf(stderr, ", %s MB of weights read a token",
+                 fixed(bytesPerToken() / 1e6, 2).c_str());
+  std::fprintf(stderr, "\n");
 }
 
 OrderedJson Summary::json() const {
@@ -57,7 +65,8 @@ OrderedJson Summary::json() const {
   out["prompt_seconds"] = made.promptSeconds;
   if (!made.stepSeconds.empty()) {
     out["seconds_per_token"] = secondsPerToken();
-    out["weight_bytes_per_token"] = bytesPerToken();
+    if (bytesPerToken() > 0)
+      out["weight_bytes_per_token"] = bytesPerToken();
   }
   if (session.manifest().model.synthetic)
     out["note"] = kSyntheticNote;

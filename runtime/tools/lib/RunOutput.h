@@ -20,6 +20,7 @@ struct Summary {
 
   /// Of a step, which in a batch makes a token of each text.
   double secondsPerToken() const;
+  /// 0 if it was not measured and depends on the token.
   double bytesPerToken() const;
   const char *decode() const;
   void print() const;

@@ -11,35 +11,33 @@ using testing::ElementsAre;
 namespace {
 
 /// Says the tokens of a script, one after the other.
-class ScriptedModel : public TokenModel {
+class ScriptedModel : public TokenSource {
 public:
   ScriptedModel(std::vector<int32_t> script, int64_t capacity = 1000)
       : script(std::move(script)), capacity(capacity) {}
 
-  Result<std::span<const float>> prompt(std::span<const int32_t> ids) override {
+  Status prompt(std::span<const int32_t> ids, int64_t mostTokens) override {
     position = static_cast<int64_t>(ids.size());
-    return next();
+    asked = mostTokens;
+    return {};
   }
-  Result<std::span<const float>> decode(int32_t id) override {
-    decoded.push_back(id);
-    ++position;
-    return next();
+  Result<int32_t> next() override {
+    if (at > 0) {
+      decoded.push_back(script[at - 1]);
+      ++position;
+    }
+    if (at == script.size() || static_cast<int64_t>(at) == asked)
+      return makeError(ErrorCode::Internal, "the script has ended");
+    return script[at++];
   }
   int64_t room() const override { return capacity - position; }
 
   std::vector<int32_t> decoded;
 
 private:
-  Result<std::span<const float>> next() {
-    logits.assign(8192, 0.f);
-    if (at < script.size())
-      logits[script[at++]] = 1;
-    return std::span<const float>(logits);
-  }
   std::vector<int32_t> script;
-  std::vector<float> logits;
   size_t at = 0;
-  int64_t capacity, position = 0;
+  int64_t capacity, position = 0, asked = 0;
 };
 
 class GenerateTest : public testing::Test {

@@ -11,6 +11,7 @@
 #ifndef FORESIGHT_RUNTIME_DEVICE_H
 #define FORESIGHT_RUNTIME_DEVICE_H
 
+#include "foresight/abi/Sampling.h"
 #include "foresight/runtime/Bundle.h"
 #include "foresight/support/Result.h"
 
@@ -54,6 +55,37 @@ public:
 struct RunOptions {
   RunTrace *trace = nullptr;
   StageObserver *observer = nullptr;
+  /// Whether the host will read the logits.
+  bool logits = true;
+};
+
+/// How a device goes on by itself from the logits of the last call of `run`.
+struct TokenRequest {
+  int64_t entry = -1; ///< that decodes
+  foresight_sampling sampling = {};
+  int64_t position = 0; ///< of the first token that is picked
+  int64_t limit = 0;    ///< most tokens
+  /// Fed instead of the tokens picked, if not empty: as many as `limit`.
+  std::span<const int32_t> forced = {};
+  bool timed = false; ///< costs each step one small kernel
+};
+
+struct PickedToken {
+  int32_t id = 0;
+  /// On the device's clock, in nanoseconds: when its step began (0 for the
+  /// first, or if not timed) and when it was picked.
+  int64_t begun = 0, ended = 0;
+};
+
+/// Tokens that a device picks and feeds to the next step without waiting for
+/// the host, a few of them ahead. While it lives nothing else may use the
+/// program. Its end waits for what is under way and forgets it.
+class TokenStream {
+public:
+  virtual ~TokenStream() = default;
+  /// The next token. BadBundle if the logits are no numbers; Usage behind the
+  /// last.
+  virtual Result<PickedToken> next() = 0;
 };
 
 /// A bundle in a device's memory. Not thread-safe: one call at a time. The
@@ -81,6 +113,13 @@ public:
   /// A view of a buffer where the host can read and write it; empty on devices
   /// where it cannot. Valid while the program lives.
   virtual std::span<std::byte> hostView(int64_t buffer) { return {}; }
+
+  /// Whether `pickTokens` can be called.
+  virtual bool picksTokens() const { return false; }
+  virtual Result<std::unique_ptr<TokenStream>>
+  pickTokens(const TokenRequest &request) {
+    return makeError(ErrorCode::Usage, "this device picks no tokens");
+  }
 
   /// Zeroes state buffers: as after loading.
   virtual Status reset() = 0;

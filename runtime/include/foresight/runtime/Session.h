@@ -74,6 +74,21 @@ public:
   /// Of a row of the last `decodeBatch`. Valid until the next call.
   std::span<const float> batchLogits(int64_t row) const;
 
+  /// `prompt` for who will have the device pick what follows: logits stay
+  /// there.
+  Status feed(std::span<const int32_t> ids);
+  /// Whether the device picks tokens itself.
+  bool picksTokens() const { return runs->picksTokens(); }
+  /// Has the device go on behind `feed`, for at most `limit` tokens and as far
+  /// as the sequence has room. `forced`, `timed`: see TokenRequest.
+  Status startTokens(const foresight_sampling &sampling, int64_t limit,
+                     std::span<const int32_t> forced = {}, bool timed = false);
+  /// The next token. It is part of the sequence once the one behind it has
+  /// been taken.
+  Result<PickedToken> nextToken();
+  /// Forgets what was computed ahead. Every call that computes does so first.
+  void stopTokens();
+
   /// Of the last call; empty before the first. Valid until the next call.
   std::span<const float> logits() const { return lastLogits; }
 
@@ -91,6 +106,7 @@ public:
   /// Measures all steps until `stopTrace`. Costs nothing when off.
   void startTrace();
   void stopTrace();
+  bool isTracing() const { return tracing; }
   /// One an entry that ran since `startTrace`: prefill and decode apart.
   const std::vector<SessionTrace> &traces() const { return measured; }
 
@@ -104,8 +120,10 @@ public:
 private:
   Session() = default;
   Status step(int64_t entry, std::span<const int32_t> ids, bool wantLogits);
-  Status run(int64_t entry, const Step &step);
+  Status run(int64_t entry, const Step &step, bool wantLogits);
+  Status writeSequence(int64_t entry);
   Status readLogits(int64_t entry, int64_t rows);
+  Status chunks(std::span<const int32_t> ids, bool wantLogits);
   Status checkIds(std::span<const int32_t> ids) const;
   Status checkRows(std::span<const BatchRow> rows) const;
   void record(int64_t entry, const Step &step, std::span<const int64_t> active);
@@ -123,6 +141,8 @@ private:
   /// All rows of the last call, and elements from one to the next.
   std::span<const float> allLogits;
   int64_t logitsStride = 0;
+  std::unique_ptr<TokenStream> stream;
+  bool hasTaken = false; ///< a token of the stream
   StageObserver *observer = nullptr;
   std::vector<int64_t> activeNow; ///< one a selection; -1: not counted
   std::vector<float> activationsCopy;

@@ -2,6 +2,7 @@
 #ifndef FORESIGHT_SAMPLING_SAMPLER_H
 #define FORESIGHT_SAMPLING_SAMPLER_H
 
+#include "foresight/abi/Sampling.h"
 #include "foresight/support/Result.h"
 
 #include <cstdint>
@@ -24,7 +25,14 @@ struct SamplerOptions {
 /// Usage if an option is out of its range.
 Status checkOptions(const SamplerOptions &options);
 
-/// Picks tokens. Of equal logits the one with the lower id counts as larger.
+/// The options as devices that pick tokens themselves read them.
+foresight_sampling deviceOptions(const SamplerOptions &options);
+
+/// The weight of a token whose logit is `below` (0 or less) from the largest.
+/// See Sampling.h: the same integer on every device.
+uint64_t tokenWeight(float below, float scale);
+
+/// Picks tokens as Sampling.h says. Of equal logits the one with the lower id counts as larger.
 /// Allocates nothing after the first call. Not thread-safe.
 class Sampler {
 public:
@@ -39,7 +47,7 @@ private:
   struct Candidate {
     float logit;
     int32_t id;
-    double weight; ///< probability, not normalised
+    uint64_t weight;
   };
   SamplerOptions options;
   std::vector<Candidate> candidates;
