@@ -273,9 +273,16 @@ Status Bundle::checkWeights(uint64_t index) const {
 }
 
 Status Bundle::readWeights(uint64_t index, std::span<std::byte> to) const {
+  const Result<size_t> read =
+      readWeightBlock(index, to.subspan(index * kChecksumBlock));
+  return read.ok() ? Status() : Status(read.error());
+}
+
+Result<size_t> Bundle::readWeightBlock(uint64_t index,
+                                       std::span<std::byte> to) const {
   const Section *section = find(SectionKind::kWeights, {});
   const uint64_t size = block(*section, index).size();
-  const std::span<std::byte> target = to.subspan(index * kChecksumBlock, size);
+  const std::span<std::byte> target = to.first(size);
   // Reading is faster than copying from the mapping, whose pages would each
   // have to be mapped first.
   const uint64_t from = frameOffset + section->offset + index * kChecksumBlock;
@@ -291,7 +298,8 @@ Status Bundle::readWeights(uint64_t index, std::span<std::byte> to) const {
       return fault("has become shorter while it is read");
     done += static_cast<uint64_t>(count);
   }
-  return checkBlock(*section, index, target);
+  FORESIGHT_CHECK(checkBlock(*section, index, target));
+  return static_cast<size_t>(size);
 }
 
 } // namespace foresight

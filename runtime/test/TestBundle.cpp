@@ -273,6 +273,45 @@ TestModel::TestModel() {
       {"variants", {{{"name", "base"}, {"features", Json::array()}}}}};
 }
 
+void TestModel::targetCuda() {
+  manifest["kernels"] = {{{"name", "step"},
+                          {"has_prepare", false},
+                          {"library", ""},
+                          {"ops", Json::array()},
+                          {"scratch_bytes", 0},
+                          {"launch",
+                           {{"entry", "step"},
+                            {"blocks", 1},
+                            {"tokens_per_block", 0},
+                            {"blocks_per_sm", 0},
+                            {"threads", 32},
+                            {"shared_bytes", 0},
+                            {"overlaps", true}}}}};
+  const Json step = {
+      {"name", "step"},
+      {"role", "other"},
+      {"layer", -1},
+      {"kernel", 0},
+      {"args", {{{"buffer", 0}}, {{"buffer", 1}}, {{"buffer", 2}}}},
+      {"units", 1},
+      {"per_token", false},
+      {"grain", 1},
+      {"counts", -1},
+      {"weight_bytes", 0},
+      {"count_bytes", 0},
+      {"after", Json::array()},
+      {"reads", Json::array()},
+      {"writes", Json::array()},
+      {"sources", {"an.onnx.node"}}};
+  for (const char *entry : {"decode", "prefill"})
+    manifest["entries"][entry]["stages"] = {step};
+  manifest["entries"].erase("decode_dense");
+  manifest["selections"] = Json::array();
+  manifest["target"] = {
+      {"device", "cuda"},
+      {"variants", {{{"name", "sm_90"}, {"features", Json::array()}}}}};
+}
+
 std::string TestModel::weights() const {
   std::string bytes;
   for (const std::vector<float> *data : {&table, &mixWeight, &product, &bias})
@@ -300,8 +339,13 @@ int64_t TestModel::stage(const std::string &entry,
 }
 
 BundleImage TestModel::image() const {
+  return image(readFile(FORESIGHT_TEST_KERNELS));
+}
+
+BundleImage TestModel::image(const std::string &code) const {
+  const std::string variant = manifest["target"]["variants"][0]["name"];
   return {{{SectionKind::kManifest, "", manifest.dump()},
-           {SectionKind::kCode, "base", readFile(FORESIGHT_TEST_KERNELS)},
+           {SectionKind::kCode, variant, code},
            {SectionKind::kTokenizer, "", "{}"},
            {SectionKind::kWeights, "", weights()}}};
 }

@@ -33,6 +33,10 @@ struct TestModel {
                            kMaxTokens = 4, kChains = 20, kChainUnits = 97;
   TestModel();
 
+  /// Makes it one for a GPU (sm_90): every entry is one kernel, `step(ids,
+  /// positions, logits, step)`.
+  void targetCuda();
+
   Json manifest;
   std::vector<float> table, mixWeight, product, bias;
   std::string weights() const;
@@ -42,6 +46,7 @@ struct TestModel {
   int64_t stage(const std::string &entry, const std::string &name) const;
 
   BundleImage image() const;
+  BundleImage image(const std::string &code) const;
   /// Writes the bundle to a file of its own in the test's temporary folder.
   std::string write(const std::string &name) const;
 

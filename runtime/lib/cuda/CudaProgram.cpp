@@ -2,6 +2,7 @@
 #include "CudaProgram.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace foresight::cuda {
@@ -41,6 +42,8 @@ Result<std::unique_ptr<Program>> CudaProgram::load(const Bundle &bundle,
     FORESIGHT_CHECK(program->generateWeights());
   else
     FORESIGHT_CHECK(program->copyWeights(bundle));
+  if (options.measureLink)
+    FORESIGHT_CHECK(program->measureLink());
   FORESIGHT_CHECK(program->narrowBiases());
   for (const EntryInfo &entry : manifest.entries)
     FORESIGHT_CHECK(program->buildEntry(entry));
@@ -502,9 +505,20 @@ Status CudaProgram::reset() {
 }
 
 std::string CudaProgram::description() const {
-  return gpu.name + ", sm_" + std::to_string(gpu.computeCapability) +
-         (options.graph ? ", decoding as a graph" : ", kernel by kernel") +
-         (products ? ", prompt products by cuBLASLt" : "");
+  std::string text =
+      gpu.name + ", sm_" + std::to_string(gpu.computeCapability) +
+      (options.graph ? ", decoding as a graph" : ", kernel by kernel") +
+      (products ? ", prompt products by cuBLASLt" : "");
+  const auto rate = [](double bytesPerSecond) {
+    char number[32];
+    std::snprintf(number, sizeof(number), "%.1f GB/s", bytesPerSecond * 1e-9);
+    return std::string(number);
+  };
+  if (copyRate > 0)
+    text += ", weights copied at " + rate(copyRate);
+  if (linkRate > 0)
+    text += ", link " + rate(linkRate);
+  return text;
 }
 
 int64_t CudaProgram::memoryBytes() const {

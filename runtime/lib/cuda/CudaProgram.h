@@ -81,6 +81,7 @@ private:
   Status loadCode(const Bundle &bundle);
   Status allocateBuffers();
   Status copyWeights(const Bundle &bundle);
+  Status measureLink();
   Status generateWeights();
   Status makeWeight(const WeightInfo &weight, const std::string &entry,
                     int64_t blocks, void **parameters);
@@ -127,6 +128,9 @@ private:
            geluTanh = nullptr;
   Function pickLargest = nullptr, pickDrawn = nullptr, pickBegin = nullptr;
   PickMemory picking;
+  /// Bytes a second: of the weights as they were copied, of the link; 0 where
+  /// not measured.
+  double copyRate = 0, linkRate = 0;
   std::unique_ptr<CublasLt> products;
   DeviceMemory weights, arena, stepMemory, cast, biases;
   std::map<int64_t, Pointer> narrowBias; ///< by weight

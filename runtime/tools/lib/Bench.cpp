@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 
 namespace foresight::tools {
 namespace {
@@ -68,19 +69,67 @@ Status timePrompt(Session &session, const Sequence &sequence,
   return {};
 }
 
+/// Behind the prompt, with the decoding entry that is asked for.
+Status startDecode(Session &session, const Sequence &sequence, bool dense) {
+  FORESIGHT_CHECK(
+      session.truncate(static_cast<int64_t>(sequence.prompt.size())));
+  return session.useDense(dense);
+}
+
+/// Has the device decode the continuation by itself, as `foresight run` does,
+/// but fed with these tokens. `use(token)` for each step.
+Status decodeOnDevice(Session &session, const Sequence &sequence, bool timed,
+                      const std::function<void(const PickedToken &)> &use) {
+  // The last token that is picked is fed to no step: any will do.
+  std::vector<int32_t> fed = sequence.continuation;
+  fed.push_back(fed.back());
+  FORESIGHT_CHECK(
+      session.startTokens({}, static_cast<int64_t>(fed.size()), fed, timed));
+  // The first comes from the logits that are there, without a step.
+  for (size_t i = 0; i < fed.size(); ++i) {
+    FORESIGHT_TRY(const PickedToken token, session.nextToken());
+    use(token);
+  }
+  session.stopTokens();
+  return {};
+}
+
 /// Decodes the continuation behind the prompt; one time a token.
 Status timeDecode(Session &session, const Sequence &sequence, bool dense,
                   std::vector<double> *seconds) {
-  FORESIGHT_CHECK(
-      session.truncate(static_cast<int64_t>(sequence.prompt.size())));
-  FORESIGHT_CHECK(session.useDense(dense));
+  FORESIGHT_CHECK(startDecode(session, sequence, dense));
+  auto start = std::chrono::steady_clock::now();
+  if (seconds && session.picksTokens()) {
+    bool isFirst = true;
+    return decodeOnDevice(session, sequence, /*timed=*/false,
+                          [&](const PickedToken &) {
+                            if (!isFirst)
+                              seconds->push_back(secondsSince(start));
+                            isFirst = false;
+                            start = std::chrono::steady_clock::now();
+                          });
+  }
   for (const int32_t id : sequence.continuation) {
-    const auto start = std::chrono::steady_clock::now();
+    start = std::chrono::steady_clock::now();
     FORESIGHT_CHECK(session.decode(id));
     if (seconds)
       seconds->push_back(secondsSince(start));
   }
   return {};
+}
+
+/// How long the device rests between the last kernel of a step and the first of
+/// the next, by its own clock.
+Status timeIdle(Session &session, const Sequence &sequence, bool dense,
+                std::vector<double> &seconds) {
+  FORESIGHT_CHECK(startDecode(session, sequence, dense));
+  int64_t ended = 0;
+  return decodeOnDevice(
+      session, sequence, /*timed=*/true, [&](const PickedToken &token) {
+        if (ended != 0)
+          seconds.push_back(static_cast<double>(token.begun - ended) * 1e-9);
+        ended = token.ended;
+      });
 }
 
 /// What stages take and read, with a clock reading at each: separate from the
@@ -184,7 +233,7 @@ Status bench(const Args &args) {
   // Found out before the work, not after it.
   if (args.has("trace"))
     FORESIGHT_CHECK(AtomicFile::create(args.text("trace")));
-  FORESIGHT_TRY(Model model, loadModel(args));
+  FORESIGHT_TRY(Model model, loadModel(args, /*measure=*/true));
   Session &session = *model.session;
   if (options.batch > session.sequences())
     return makeError(ErrorCode::Usage, "--batch=", options.batch,
@@ -219,6 +268,10 @@ Status bench(const Args &args) {
       FORESIGHT_CHECK(
           timeDecode(session, sequence, decode.dense, &decode.seconds));
   }
+  if (session.picksTokens())
+    for (DecodeBench &decode : report.decodes)
+      FORESIGHT_CHECK(
+          timeIdle(session, sequence, decode.dense, decode.idleSeconds));
   for (DecodeBench &decode : report.decodes)
     FORESIGHT_CHECK(traceDecode(session, sequence, decode.dense, decode));
   if (options.batch > 0)

@@ -94,6 +94,12 @@ std::string BenchReport::text() const {
                fixed(denseMedian / median, 2) + "x"});
   }
   out += table.text();
+  for (const DecodeBench &decode : decodes)
+    if (!decode.idleSeconds.empty())
+      out += std::string("idle between steps, ") +
+             (decode.dense ? "dense: " : "sparse: ") +
+             fixed(medianOf(decode.idleSeconds) * 1e6, 1) + " us (p90 " +
+             fixed(quantileOf(decode.idleSeconds, 0.9) * 1e6, 1) + ")\n";
   for (const DecodeBench &decode : decodes) {
     out += std::string("\nstages of ") + (decode.dense ? "dense" : "sparse") +
            " decoding, a token\n" + stagesText(decode);
@@ -124,6 +130,8 @@ OrderedJson BenchReport::decodeJson(const DecodeBench &decode) const {
                       decode.tokensPerSecond() / decodes[0].tokensPerSecond()}};
   if (decode.batch > 0)
     out["batch"] = decode.batch;
+  if (!decode.idleSeconds.empty())
+    out["idle_seconds"] = timesJson(decode.idleSeconds);
   OrderedJson stages = OrderedJson::array();
   for (const RoleTotal &total : roles(decode))
     stages.push_back({{"role", total.role},

@@ -14,7 +14,9 @@ struct DecodeBench {
   bool dense = false;
   int64_t batch = 0;           ///< sequences of `decode_batch`; 0: one, decoded
   std::vector<double> seconds; ///< of every step of every repetition
-  SessionTrace trace;          ///< of one repetition
+  /// Between a step and the next, where the device runs them by itself.
+  std::vector<double> idleSeconds;
+  SessionTrace trace; ///< of one repetition
   double tokensPerSecond() const;
   double bytesPerToken() const {
     return trace.tokens ? static_cast<double>(trace.weightBytes()) /

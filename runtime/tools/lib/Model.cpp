@@ -76,8 +76,10 @@ Result<std::unique_ptr<Bundle>> openBundle(const Args &args) {
 }
 
 /// The device of --device, else the bundle's.
-static Result<std::unique_ptr<Device>>
-createDevice(const Args &args, const Bundle &bundle, const CpuOptions &cpu) {
+static Result<std::unique_ptr<Device>> createDevice(const Args &args,
+                                                    const Bundle &bundle,
+                                                    const CpuOptions &cpu,
+                                                    bool measure) {
   const std::string &wanted = bundle.manifest().device;
   const std::string name = args.text("device", wanted);
   if (name == wanted && name != "cpu" && name != "cuda")
@@ -91,6 +93,7 @@ createDevice(const Args &args, const Bundle &bundle, const CpuOptions &cpu) {
   FORESIGHT_TRY(const std::string overlap,
                 args.choice("overlap", {"on", "off"}));
   cuda.overlap = overlap == "on";
+  cuda.measureLink = measure;
   if (name != "cuda") {
     const std::string_view prefix = "cuda:";
     const char *end = name.data() + name.size();
@@ -103,7 +106,7 @@ createDevice(const Args &args, const Bundle &bundle, const CpuOptions &cpu) {
   return createCudaDevice(cuda);
 }
 
-Result<Model> loadModel(const Args &args) {
+Result<Model> loadModel(const Args &args, bool measure) {
   // Options first: a wrong one should not wait for gigabytes to be read.
   CpuOptions options;
   FORESIGHT_TRY(const int64_t threads, args.integer("threads", 0, 1, 4096));
@@ -118,7 +121,8 @@ Result<Model> loadModel(const Args &args) {
 
   Model model;
   FORESIGHT_TRY(model.bundle, openBundle(args));
-  FORESIGHT_TRY(model.device, createDevice(args, *model.bundle, options));
+  FORESIGHT_TRY(model.device,
+                createDevice(args, *model.bundle, options, measure));
   FORESIGHT_TRY(model.program, model.device->load(*model.bundle));
   FORESIGHT_TRY(Session session, Session::create(*model.program));
   model.session = std::make_unique<Session>(std::move(session));

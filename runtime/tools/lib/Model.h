@@ -41,7 +41,8 @@ Result<std::string> bundlePath(const Args &args);
 /// Opens it and nothing more.
 Result<std::unique_ptr<Bundle>> openBundle(const Args &args);
 /// Opens it, says so on stderr if it is synthetic, and makes a session.
-Result<Model> loadModel(const Args &args);
+/// `measure`: what is loaded tells how fast that was.
+Result<Model> loadModel(const Args &args, bool measure = false);
 
 /// Reads a whole text file; "-" is standard input.
 Result<std::string> readTextFile(const std::string &path);

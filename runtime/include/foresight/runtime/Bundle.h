@@ -57,6 +57,9 @@ public:
   /// Copies block `index` to where it belongs in `to`, which is as large as
   /// the weights section, and checks the copy.
   Status readWeights(uint64_t index, std::span<std::byte> to) const;
+  /// The same to the start of `to`, which has room for a block; how many bytes
+  /// it has.
+  Result<size_t> readWeightBlock(uint64_t index, std::span<std::byte> to) const;
 
 private:
   Bundle() = default;

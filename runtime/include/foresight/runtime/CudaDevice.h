@@ -19,6 +19,9 @@ struct CudaOptions {
   bool graph = true;
   /// Whether kernels may start while those before them end.
   bool overlap = true;
+  /// Whether `description` tells how fast the link to the GPU is, beside how
+  /// fast weights were copied.
+  bool measureLink = false;
 };
 
 /// Fails with Resource if there is no driver or no such GPU.

@@ -1,0 +1,54 @@
+//===- UploadTest.cpp - How fast weights come to the GPU ------------------===//
+#include "TestBundle.h"
+
+#include "foresight/runtime/CudaDevice.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+
+using namespace foresight;
+using namespace foresight::test;
+
+namespace {
+
+/// Weights of a made-up model, most of them padding, that lie in the page
+/// cache: the share of the link's own speed is printed and checked loosely,
+/// since others may use the machine.
+TEST(UploadGpu, WeightsComeAtTheSpeedOfTheLink) {
+  TestModel model;
+  model.targetCuda();
+  BundleImage image = model.image(".version 7.8\n.target sm_90\n"
+                                  ".address_size 64\n"
+                                  ".visible .entry step() { ret; }\n");
+  constexpr size_t kBytes = size_t{4} << 30;
+  for (BundleImage::Section &section : image.sections)
+    if (section.kind == bundle::SectionKind::kWeights)
+      section.bytes.resize(kBytes);
+  const std::string path = temporaryPath("upload.fsb");
+  writeFile(path, image.bytes());
+  auto bundle = Bundle::open(path);
+  ASSERT_TRUE(bundle.ok()) << bundle.error().message;
+  auto device = createCudaDevice({.measureLink = true});
+  ASSERT_TRUE(device.ok()) << device.error().message;
+  double share = 0;
+  for (int turn = 0; turn < 3; ++turn) {
+    auto program = (*device)->load(*bundle);
+    ASSERT_TRUE(program.ok()) << program.error().message;
+    const std::string text = (*program)->description();
+    std::printf("%s\n", text.c_str());
+    double copied = 0, link = 0;
+    const size_t at = text.find("copied at ");
+    ASSERT_NE(at, std::string::npos);
+    ASSERT_EQ(std::sscanf(text.c_str() + at, "copied at %lf GB/s, link %lf",
+                          &copied, &link),
+              2);
+    share = std::max(share, copied / link);
+  }
+  std::filesystem::remove(path);
+  std::printf("%.0f %% of the link\n", share * 100);
+  EXPECT_GT(share, 0.2);
+}
+
+} // namespace
