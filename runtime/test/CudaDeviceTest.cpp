@@ -17,12 +17,12 @@
 namespace foresight::test {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr int64_t kVocab = TestModel::kVocab, kMaxSeq = TestModel::kMaxSeq;
 
 template <typename T> T *at(uint64_t address) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's addresses are so.
   return reinterpret_cast<T *>(address);
 }
 

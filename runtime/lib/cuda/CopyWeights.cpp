@@ -77,6 +77,7 @@ Status CudaProgram::copyWeights(const Bundle &bundle) {
   };
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::jthread> pool;
+  pool.reserve(threads);
   for (uint64_t i = 0; i < threads; ++i)
     pool.emplace_back([&] {
       Status s = work();
