@@ -302,7 +302,9 @@ bool takesSetsEarly(LaunchOp launch, const Plans &plans) {
     running.insert(before);
     // A library's kernels have no plan: they start when all others have ended.
     auto plan = plans.find(before.getKernel());
-    isOpen = plan != plans.end() && plan->second.startsDependentsFirst;
+    // Rows of a batch start dependents first too.
+    isOpen = plan != plans.end() &&
+             (plan->second.startsDependentsFirst || plan->second.batchRows > 0);
   }
   return llvm::none_of(launch.getInputs(), [&](Value input) {
     return isa<IndexSetType>(input.getType()) &&

@@ -29,7 +29,8 @@ public:
         planes(elementsOf16(element) / 4),
         rowBytes(gpuRowBytes(op.getWeight())),
         turns((plan.loadsPerRow + perTurn() - 1) / perTurn()),
-        rows(plan.rowsUnderWay), members(frame, op.getRows()),
+        rows(plan.rowsUnderWay), groups(c.warps() / plan.warpsPerRow),
+        members(frame, op.getRows(), plan.launch.blocks),
         weight(frame.memoryOf(op.getWeight())) {}
 
   void emit();
@@ -40,8 +41,11 @@ private:
   Values load(Value index, int64_t turn);
   void stageX();
   Value multiply(ArrayRef<Value> loaded, int64_t turn, Value sum);
+  Value isNoMember(Value column);
   void clearOthers();
-  void finish(Value from, Value parity, ArrayRef<Value> sums);
+  Value bias(Value index);
+  void finish(Value from, Value parity, ArrayRef<Value> sums,
+              ArrayRef<Value> biases);
   void walk(Values now);
   SmallVector<std::pair<Value, Value>> results() {
     return frame.resultsOf(
@@ -53,9 +57,9 @@ private:
   const GpuPlan &plan;
   GatherLinearOp op;
   Type element;
-  int64_t vectors, planes, rowBytes, turns, rows;
+  int64_t vectors, planes, rowBytes, turns, rows, groups;
   GpuMembers members;
-  Value weight, part, first, step;
+  Value weight, part, first, column, isOther;
 };
 
 /// The vector of a row that is load `i` of this lane.
@@ -82,6 +86,19 @@ Values GatherRowsEmitter::load(Value index, int64_t turn) {
       [&](OpBuilder &, Location) { scf::YieldOp::create(c.b, c.loc, some()); },
       [&](OpBuilder &, Location) { scf::YieldOp::create(c.b, c.loc, none); });
   return Values(any.getResults());
+}
+
+/// A member's bias; zero if there is none.
+Value GatherRowsEmitter::bias(Value index) {
+  if (!op.getBias())
+    return c.f32(0);
+  return c.ifElse(
+      c.lessThan(index, members.count),
+      [&] {
+        return c.load(c.f32Type(), c.at(frame.memoryOf(op.getBias()),
+                                        c.mul(members.at(index), 4)));
+      },
+      c.f32(0));
 }
 
 /// As for dense products: planes of 16 bytes.
@@ -120,29 +137,37 @@ Value GatherRowsEmitter::multiply(ArrayRef<Value> loaded, int64_t turn,
   return sum;
 }
 
-/// Who is not a member is zero, and so is what lies behind the row.
-void GatherRowsEmitter::clearOthers() {
+/// Whether `column` of the result is no member's, or lies behind the row.
+Value GatherRowsEmitter::isNoMember(Value column) {
   int64_t columns = gpuColumns(op.getResult());
-  Value start = c.add(c.mul(c.block, c.threads), c.thread);
-  Value stride = c.mul(c.blocks, c.threads);
-  auto loop =
-      scf::ForOp::create(c.b, c.loc, start, c.i64(padRow(columns)), stride);
-  OpBuilder::InsertionGuard guard(c.b);
-  c.b.setInsertionPointToStart(loop.getBody());
-  Value column = loop.getInductionVar();
   Value inside = c.lessThan(column, c.i64(columns));
   Value member = members.contains(c.min(column, c.i64(columns - 1)));
   Value isMember = arith::AndIOp::create(c.b, c.loc, inside, member);
   Value isOther = c.isEqual(c.select(isMember, c.i32(1), c.i32(0)), 0);
-  c.ifThen(isOther, [&] {
-    for (auto [value, row] : results())
-      c.store(c.f32(0), c.at(row, c.mul(column, 4)));
-  });
+  return arith::AndIOp::create(
+      c.b, c.loc, c.lessThan(column, c.i64(padRow(columns))), isOther);
+}
+
+/// A thread's first column was looked up before the wait, and is mostly all.
+void GatherRowsEmitter::clearOthers() {
+  int64_t columns = padRow(gpuColumns(op.getResult()));
+  int64_t all = plan.launch.blocks * c.threads;
+  auto clear = [&](Value column, Value condition) {
+    c.ifThen(condition, [&] {
+      for (auto [value, row] : results())
+        c.store(c.f32(0), c.at(row, c.mul(column, 4)));
+    });
+  };
+  clear(column, isOther);
+  if (columns > all)
+    c.loop(c.add(column, all), c.i64(columns), all,
+           [&](Value other) { clear(other, isNoMember(other)); });
 }
 
 /// The warps of each row put their lanes' sums side by side; one of them adds
 /// them up. Two batches take turns with the memory: one barrier is enough.
-void GatherRowsEmitter::finish(Value from, Value parity, ArrayRef<Value> sums) {
+void GatherRowsEmitter::finish(Value from, Value parity, ArrayRef<Value> sums,
+                               ArrayRef<Value> biases) {
   int64_t ofWarp = rows * kWarp * 4;
   Value parts =
       c.at(c.at(frame.shared, plan.partsAt), c.mul(parity, c.warps() * ofWarp));
@@ -153,7 +178,7 @@ void GatherRowsEmitter::finish(Value from, Value parity, ArrayRef<Value> sums) {
   // A row's warps share its group's rows.
   for (int64_t r = 0; r < rows; ++r) {
     Value isMine = c.isEqual(part, r % plan.warpsPerRow);
-    Value index = c.add(from, c.mul(step, r));
+    Value index = c.add(from, r * groups);
     Value isMember = c.lessThan(index, members.count);
     c.ifThen(arith::AndIOp::create(c.b, c.loc, isMine, isMember), [&] {
       Value base = c.at(parts, c.add(c.mul(c.sub(c.warp, part), ofWarp),
@@ -164,8 +189,7 @@ void GatherRowsEmitter::finish(Value from, Value parity, ArrayRef<Value> sums) {
       sum = c.warpSum(sum);
       Value neuron = members.at(index);
       if (op.getBias())
-        sum = c.fadd(sum, c.load(c.f32Type(), c.at(frame.memoryOf(op.getBias()),
-                                                   c.mul(neuron, 4))));
+        sum = c.fadd(sum, biases[r]);
       sum = emitGpuActivation(c, op.getActivation(), sum);
       c.ifThen(c.isEqual(c.lane, 0), [&] {
         for (auto [value, row] : results())
@@ -177,19 +201,20 @@ void GatherRowsEmitter::finish(Value from, Value parity, ArrayRef<Value> sums) {
 
 void GatherRowsEmitter::walk(Values now) {
   // All warps of the grid take as many batches: they meet at barriers.
-  Value batch = c.mul(step, rows);
+  int64_t batch = groups * rows;
   Values init{c.i64(0)};
   init.append(now);
-  auto loop =
-      scf::ForOp::create(c.b, c.loc, c.i64(0), members.count, batch, init);
+  auto loop = scf::ForOp::create(c.b, c.loc, c.i64(0), members.count,
+                                 c.i64(batch), init);
   OpBuilder::InsertionGuard guard(c.b);
   c.b.setInsertionPointToStart(loop.getBody());
   Value parity = loop.getRegionIterArgs()[0];
-  Values loaded(loop.getRegionIterArgs().drop_front());
+  Values biases(loop.getRegionIterArgs().slice(1, rows));
+  Values loaded(loop.getRegionIterArgs().drop_front(1 + rows));
   Value mine = c.add(loop.getInductionVar(), first);
   Values sums;
   for (int64_t r = 0; r < rows; ++r) {
-    Value index = c.add(mine, c.mul(step, r));
+    Value index = c.add(mine, r * groups);
     Value sum = c.f32(0);
     auto registers = MutableArrayRef<Value>(loaded).slice(r * plan.loadsOfLane,
                                                           plan.loadsOfLane);
@@ -201,33 +226,38 @@ void GatherRowsEmitter::walk(Values now) {
     }
     sums.push_back(sum);
   }
-  finish(mine, parity, sums);
+  finish(mine, parity, sums, biases);
   Values yielded{c.sub(c.i64(1), parity)};
+  for (int64_t r = 0; r < rows; ++r)
+    yielded.push_back(bias(c.add(mine, batch + r * groups)));
   yielded.append(loaded);
   scf::YieldOp::create(c.b, c.loc, yielded);
 }
 
 void GatherRowsEmitter::emit() {
-  int64_t groups = c.warps() / plan.warpsPerRow;
   part = c.rem(c.warp, plan.warpsPerRow);
-  first = c.add(c.mul(c.div(c.warp, plan.warpsPerRow), c.blocks), c.block);
-  step = c.mul(c.blocks, groups);
+  first = c.div(c.warp, plan.warpsPerRow);
   auto start = [&] {
     members.read();
     Values loaded;
     for (int64_t r = 0; r < rows; ++r)
-      loaded.append(load(c.add(first, c.mul(step, r)), 0));
+      loaded.append(load(c.add(first, r * groups), 0));
+    for (int64_t r = rows; r-- > 0;)
+      loaded.insert(loaded.begin(), bias(c.add(first, r * groups)));
+    isOther = isNoMember(column);
     return loaded;
   };
+  column = c.add(c.mul(c.block, c.threads), c.thread);
   Values loaded;
   if (plan.isSetEarly)
     loaded = start();
+  prefetchVectors(frame, normVectors(op.getX()));
   c.waitForInputs();
   c.letDependentsStart();
   if (!plan.isSetEarly)
     loaded = start();
-  stageX();
   clearOthers();
+  stageX();
   walk(std::move(loaded));
   c.ifThen(c.isEqual(c.add(c.block, c.thread), 0),
            [&] { members.storeCount(); });

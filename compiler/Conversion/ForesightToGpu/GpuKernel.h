@@ -105,11 +105,12 @@ struct GpuPlan {
   /// read without waiting.
   bool isSetEarly = false;
   /// GatherRows: warps of a row, 16-byte loads of a lane of it, rows of a warp
-  /// that are under way. GatherColumns: columns of a block.
-  int64_t warpsPerRow = 0, loadsOfLane = 0, rowsUnderWay = 0,
-          columnsPerBlock = 0;
-  /// Offsets in shared memory of the members of a set, 16 bits each, and of
-  /// what warps add up.
+  /// that are under way.
+  int64_t warpsPerRow = 0, loadsOfLane = 0, rowsUnderWay = 0;
+  /// Columns of a block of a product of columns.
+  int64_t columnsPerBlock = 0;
+  /// Offsets in shared memory of a list of 16-bit entries, and of what warps of
+  /// GatherRows add up.
   int64_t listAt = 0, partsAt = 0;
   /// Registers of a thread; 0: what the assembler likes.
   int64_t mostRegisters = 0;
@@ -147,6 +148,7 @@ constexpr int64_t kBatchUnitRows = 32;
 /// What GpuSparsePlan.cpp knows of SparseProduct and SkipColumns.
 mlir::LogicalResult planSparseProduct(GpuPlan &plan);
 void planSkipColumns(GpuPlan &plan);
+void planColumns(GpuPlan &plan);
 /// Shared memory is what the body needs already, or more.
 mlir::LogicalResult planScores(GpuPlan &plan);
 mlir::LogicalResult planGatherRows(GpuPlan &plan);
@@ -189,10 +191,21 @@ mlir::Value emitElements(GpuFrame &frame, mlir::Value value, mlir::Value k);
 void emitRow(GpuFrame &frame, mlir::Value value,
              llvm::function_ref<void(mlir::Value, mlir::Value)> use);
 void emitRows(GpuFrame &frame);
+/// Elements that were read before they are needed, by vector or row.
+using GpuLoaded = llvm::DenseMap<mlir::Value, mlir::Value>;
+/// What the epilogue of `product` reads at `column`; zero, and nothing is read,
+/// unless `condition`.
+GpuLoaded loadEpilogue(GpuFrame &frame, mlir::Operation *product,
+                       mlir::Value column, mlir::Value condition);
 /// `value`, which follows `product`, at `column`, where the product is `sum`.
 mlir::Value emitGpuEpilogue(GpuFrame &frame, mlir::Value value,
                             mlir::Operation *product, mlir::Value sum,
-                            mlir::Value column);
+                            mlir::Value column,
+                            const GpuLoaded &loaded = GpuLoaded());
+/// Brings small vectors that are read late nearer: a line a thread of the grid.
+void prefetchVectors(GpuFrame &frame, llvm::ArrayRef<mlir::Value> vectors);
+/// The vectors that a LayerNorm multiplies by and adds, if `row` is one.
+llvm::SmallVector<mlir::Value, 2> normVectors(mlir::Value row);
 void emitRowProduct(GpuFrame &frame);
 void emitBatchProduct(GpuFrame &frame);
 void emitSparseProduct(GpuFrame &frame);

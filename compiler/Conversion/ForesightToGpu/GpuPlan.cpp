@@ -224,12 +224,10 @@ LogicalResult Planner::planColumnProduct() {
               "library stage";
   if (plan.body == GpuBody::GatherColumns)
     return planGatherColumns(plan);
-  plan.launch.threads = kColumnProductThreads;
-  plan.launch.blocks = padRow(gpuColumns(plan.column.getResult())) / 32;
-  plan.rowAt = kReduceBytes;
-  plan.launch.sharedBytes = kReduceBytes + 4 * 32 * plan.launch.threads / kWarp;
   if (plan.column.getSkipZeros())
     planSkipColumns(plan);
+  else
+    planColumns(plan);
   return success();
 }
 

@@ -49,7 +49,6 @@ private:
   Value isAnd(Value a, Value b) {
     return arith::AndIOp::create(c.b, c.loc, a, b);
   }
-  void prefetchVectors();
   void findUnits();
   Item next(const Item &item);
   Value firstVector(Value turn);
@@ -129,29 +128,6 @@ void RowProductEmitter::request(const Item &item, Value slot) {
     }
   });
   endGroup(c);
-}
-
-/// Brings what is small and read late nearer: a line a thread of the grid.
-void RowProductEmitter::prefetchVectors() {
-  constexpr int64_t kLine = 128;
-  Value index = c.add(c.mul(c.block, c.threads), c.thread);
-  auto prefetch = [&](Value vector) {
-    if (!vector)
-      return;
-    int64_t elements = cast<RankedTensorType>(vector.getType()).getDimSize(0);
-    int64_t lines = ceilDiv(4 * padRow(elements), kLine);
-    c.ifThen(c.lessThan(index, c.i64(lines)), [&] {
-      prefetchLine(c, c.at(frame.memoryOf(vector), c.mul(index, kLine)));
-    });
-  };
-  for (const GpuProduct &p : plan.products) {
-    LinearOp op = p.op;
-    prefetch(op.getBias());
-  }
-  if (auto norm = product(0).getX().getDefiningOp<LayerNormOp>()) {
-    prefetch(norm.getGamma());
-    prefetch(norm.getBeta());
-  }
 }
 
 void RowProductEmitter::stageX() {
@@ -255,7 +231,10 @@ void RowProductEmitter::emit() {
     request(ahead, c.at(slots, i * slotBytes));
     ahead = next(ahead);
   }
-  prefetchVectors();
+  SmallVector<Value> vectors(normVectors(product(0).getX()));
+  for (const GpuProduct &p : plan.products)
+    vectors.push_back(LinearOp(p.op).getBias());
+  prefetchVectors(frame, vectors);
   c.waitForInputs();
   c.letDependentsStart();
   stageX();

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GpuKernel.h"
+#include "GpuWarp.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -234,33 +235,87 @@ void foresight::emitRows(GpuFrame &frame) {
            [&] { emitAppendRow(frame, append); });
 }
 
-Value foresight::emitGpuEpilogue(GpuFrame &frame, Value value,
-                                 Operation *product, Value sum, Value column) {
+static Value biasOf(Operation *product) {
+  if (auto linear = dyn_cast<LinearOp>(product))
+    return linear.getBias();
+  return cast<ColumnLinearOp>(product).getBias();
+}
+
+static Value loadElement(GpuFrame &frame, Value source, Value column) {
+  bool isVector = cast<RankedTensorType>(source.getType()).getRank() == 1;
+  Value memory = isVector ? frame.memoryOf(source) : frame.rowOf(source);
   GpuCode &c = frame.c;
-  auto element = [&](Value memory) {
-    return c.load(c.f32Type(), c.at(memory, c.mul(column, 4)));
+  return c.load(c.f32Type(), c.at(memory, c.mul(column, 4)));
+}
+
+GpuLoaded foresight::loadEpilogue(GpuFrame &frame, Operation *product,
+                                  Value column, Value condition) {
+  GpuLoaded loaded;
+  GpuCode &c = frame.c;
+  auto load = [&](Value source) {
+    if (source && !loaded.contains(source))
+      loaded[source] = c.ifElse(
+          condition, [&] { return loadElement(frame, source, column); },
+          c.f32(0));
+  };
+  load(biasOf(product));
+  for (Operation &op : product->getBlock()->without_terminator())
+    if (isa<AddOp>(op) &&
+        frame.plan.productOf.lookup(op.getResult(0)) == product)
+      for (Value operand : op.getOperands())
+        if (!frame.plan.productOf.contains(operand))
+          load(operand);
+  return loaded;
+}
+
+Value foresight::emitGpuEpilogue(GpuFrame &frame, Value value,
+                                 Operation *product, Value sum, Value column,
+                                 const GpuLoaded &loaded) {
+  GpuCode &c = frame.c;
+  auto element = [&](Value source) {
+    Value known = loaded.lookup(source);
+    return known ? known : loadElement(frame, source, column);
   };
   Operation *op = value.getDefiningOp();
   if (op == product) {
-    Value bias;
-    Activation activation = Activation::None;
-    if (auto linear = dyn_cast<LinearOp>(op)) {
-      bias = linear.getBias();
-      activation = linear.getActivation();
-    } else {
-      bias = cast<ColumnLinearOp>(op).getBias();
-    }
-    if (bias)
-      sum = c.fadd(sum, element(frame.memoryOf(bias)));
-    return emitGpuActivation(c, activation, sum);
+    if (Value bias = biasOf(product))
+      sum = c.fadd(sum, element(bias));
+    auto linear = dyn_cast<LinearOp>(op);
+    return emitGpuActivation(
+        c, linear ? linear.getActivation() : Activation::None, sum);
   }
   if (!frame.plan.productOf.contains(value))
-    return element(frame.rowOf(value));
-  if (auto add = dyn_cast<AddOp>(op))
-    return c.fadd(emitGpuEpilogue(frame, add.getLhs(), product, sum, column),
-                  emitGpuEpilogue(frame, add.getRhs(), product, sum, column));
+    return element(value);
+  auto follow = [&](Value operand) {
+    return emitGpuEpilogue(frame, operand, product, sum, column, loaded);
+  };
+  if (auto add = dyn_cast<AddOp>(op)) {
+    Value lhs = follow(add.getLhs());
+    return c.fadd(lhs, follow(add.getRhs()));
+  }
   auto activation = cast<ActivationOp>(op);
-  return emitGpuActivation(
-      c, activation.getActivation(),
-      emitGpuEpilogue(frame, activation.getX(), product, sum, column));
+  return emitGpuActivation(c, activation.getActivation(),
+                           follow(activation.getX()));
+}
+
+void foresight::prefetchVectors(GpuFrame &frame, ArrayRef<Value> vectors) {
+  constexpr int64_t kLine = 128;
+  GpuCode &c = frame.c;
+  Value index = c.add(c.mul(c.block, c.threads), c.thread);
+  for (Value vector : vectors) {
+    if (!vector)
+      continue;
+    int64_t elements = cast<RankedTensorType>(vector.getType()).getDimSize(0);
+    int64_t lines = ceilDiv(4 * padRow(elements), kLine);
+    c.ifThen(c.lessThan(index, c.i64(lines)), [&] {
+      prefetchLine(c, c.at(frame.memoryOf(vector), c.mul(index, kLine)));
+    });
+  }
+}
+
+SmallVector<Value, 2> foresight::normVectors(Value row) {
+  auto norm = row.getDefiningOp<LayerNormOp>();
+  if (!norm)
+    return {};
+  return {norm.getGamma(), norm.getBeta()};
 }

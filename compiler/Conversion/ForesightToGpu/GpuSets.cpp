@@ -15,9 +15,9 @@ using Values = CodeBuilder::Values;
 
 constexpr int64_t kBits = 32;
 
-GpuMembers::GpuMembers(GpuFrame &frame, Value set)
+GpuMembers::GpuMembers(GpuFrame &frame, Value set, int64_t blocks)
     : frame(frame), c(frame.c),
-      universe(cast<IndexSetType>(set.getType()).getUniverse()),
+      universe(cast<IndexSetType>(set.getType()).getUniverse()), blocks(blocks),
       words(frame.memoryOf(set)), list(c.at(frame.shared, frame.plan.listAt)) {}
 
 Value GpuMembers::at(Value index) {
@@ -44,7 +44,7 @@ Value GpuMembers::wordAt(Value index) {
 
 void GpuMembers::storeCount() {
   Value memory = frame.parameters[frame.parameters.size() - 2];
-  c.store(narrow(c, count), memory);
+  c.store(narrow(c, all), memory);
 }
 
 /// A thread takes neighbouring words; what threads before it have found says
@@ -78,13 +78,21 @@ void GpuMembers::read() {
       c.i32(0));
   Value before = sumLanesOf(
       c, c.select(c.lessThan(c.lane, c.warp), ofWarp, c.i32(0)), kWarp);
-  count = c.toI64(sumLanesOf(c, ofWarp, kWarp));
+  count = all = c.toI64(sumLanesOf(c, ofWarp, kWarp));
+  if (blocks > 1)
+    count = c.div(c.sub(c.add(all, blocks - 1), c.block), blocks);
   Value place = c.toI64(c.add(before, c.sub(upToMe, found)));
   for (int64_t i = 0; i < each; ++i)
     place = c.forEachBit(mine[i], place, [&](Value bit, Value at) {
       Value member = c.add(c.mul(c.add(first, i), kBits), bit);
-      c.store(arith::TruncIOp::create(c.b, c.loc, c.b.getI16Type(), member),
-              c.at(list, c.mul(at, 2)));
+      auto keep = [&] {
+        c.store(arith::TruncIOp::create(c.b, c.loc, c.b.getI16Type(), member),
+                c.at(list, c.mul(c.div(at, blocks), 2)));
+      };
+      if (blocks == 1)
+        keep();
+      else
+        c.ifThen(c.isEqual(c.sub(c.rem(at, blocks), c.block), 0), keep);
       return c.add(at, 1);
     });
   c.barrier();

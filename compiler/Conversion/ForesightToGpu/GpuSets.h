@@ -14,13 +14,14 @@ namespace foresight {
 /// The members of a set in shared memory; all threads of a block make it.
 class GpuMembers {
 public:
-  /// `set` is an argument of the kernel.
-  GpuMembers(GpuFrame &frame, mlir::Value set);
+  /// `set` is an argument of the kernel. With `blocks`, every so manieth member
+  /// is listed, those of this block.
+  GpuMembers(GpuFrame &frame, mlir::Value set, int64_t blocks = 1);
 
   /// Reads the set and lists its members; ends with a barrier.
   void read();
-  mlir::Value count; ///< i64, after `read`
-  /// The member of that place in the order; `index` is below the count.
+  mlir::Value count; ///< i64, of those that are listed, after `read`
+  /// The member of that place in the list; `index` is below the count.
   mlir::Value at(mlir::Value index);
   /// Whether a candidate is a member; reads the set again.
   mlir::Value contains(mlir::Value candidate);
@@ -32,8 +33,8 @@ private:
 
   GpuFrame &frame;
   GpuCode &c;
-  int64_t universe;
-  mlir::Value words, list;
+  int64_t universe, blocks;
+  mlir::Value words, list, all;
 };
 
 } // namespace foresight

@@ -7,11 +7,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GpuKernel.h"
+#include "GpuColumnSums.h"
 #include "GpuWarp.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+
+#include <algorithm>
 
 using namespace mlir;
 using namespace foresight;
@@ -20,17 +22,15 @@ using Values = CodeBuilder::Values;
 
 namespace {
 
-constexpr int64_t kColumns = 32;
-/// Rows of a lane that are under way at once, and inputs of one.
-constexpr int64_t kLoads = 8, kInputs = 8;
+/// Rows of a lane that are under way at once, and bits of a word.
+constexpr int64_t kLoads = 8, kBits = 32;
 
 class SkipColumnsEmitter {
 public:
   explicit SkipColumnsEmitter(GpuFrame &frame)
-      : frame(frame), c(frame.c), op(frame.plan.column),
-        element(gpuElement(op.getWeight())), per(elementsOf16(element)),
-        lanesPerRow(kColumns / per), groups(c.threads / lanesPerRow),
-        rows(gpuColumns(op.getX())), rowBytes(gpuRowBytes(op.getWeight())) {}
+      : frame(frame), c(frame.c), op(frame.plan.column), columns(frame),
+        lanesPerRow(columns.lanesPerRow), groups(columns.groups),
+        rows(gpuColumns(op.getX())) {}
 
   void emit();
 
@@ -38,68 +38,63 @@ private:
   Value listRows();
   Values loadRows(Value from, Value count);
   Values walk(Value count);
-  void finish(ArrayRef<Value> sums);
+  void storeCount();
   Value isNotZero(Value x) {
     // A NaN is not zero.
     return arith::CmpFOp::create(c.b, c.loc, arith::CmpFPredicate::UNE, x,
                                  c.f32(0));
   }
   Value listAt(Value index) {
-    return c.at(list, c.mul(c.add(c.mul(index, groups), group), 2));
+    return c.at(list, c.mul(c.add(c.mul(index, groups), columns.group), 2));
   }
 
   GpuFrame &frame;
   GpuCode &c;
   ColumnLinearOp op;
-  Type element;
-  int64_t per, lanesPerRow, groups, rows, rowBytes;
-  Value x, parts, counts, list, group, part;
+  GpuColumnSums columns;
+  int64_t lanesPerRow, groups, rows;
+  Value x, counts, list;
 };
 
-/// The lanes of a group look at its rows in turn. An entry is r / groups.
+/// The lanes of a group take neighbouring rows of it, a bit each; what lanes
+/// before have found says where a lane's entries go. An entry is r / groups.
 Value SkipColumnsEmitter::listRows() {
-  Type i16 = c.b.getI16Type();
-  Value firstLane = c.sub(c.lane, part);
-  Value one = c.i32(1);
-  Value below =
-      c.sub(arith::ShLIOp::create(c.b, c.loc, one, narrow(c, part)), one);
-  int64_t turns = (rows + groups - 1) / groups, step = lanesPerRow * kInputs;
-  Values counted = c.loop(
-      c.i64(0), c.i64(turns), step, Values{c.i64(0), c.i32(0)},
-      [&](Value from, ValueRange carried) {
-        Value count = carried[0], ofWarp = carried[1];
-        Values indices, inputs;
-        for (int64_t i = 0; i < kInputs; ++i) {
-          Value index = c.add(c.add(from, part), i * lanesPerRow);
-          Value row = c.add(c.mul(index, groups), group);
-          Value input = c.load(c.f32Type(),
-                               c.at(x, c.mul(c.min(row, c.i64(rows - 1)), 4)));
-          indices.push_back(index);
-          inputs.push_back(
-              c.select(c.lessThan(row, c.i64(rows)), input, c.f32(0)));
-        }
-        for (int64_t i = 0; i < kInputs; ++i) {
-          Value isListed = isNotZero(inputs[i]);
-          Value all = ballot(c, isListed);
-          Value mine = bitAnd(
-              c, arith::ShRUIOp::create(c.b, c.loc, all, narrow(c, firstLane)),
-              (1 << lanesPerRow) - 1);
-          Value before =
-              popCount(c, arith::AndIOp::create(c.b, c.loc, mine, below));
-          Value place = c.add(count, c.toI64(before));
-          c.ifThen(isListed, [&] {
-            c.store(arith::TruncIOp::create(c.b, c.loc, i16, indices[i]),
-                    listAt(place));
-          });
-          count = c.add(count, c.toI64(popCount(c, mine)));
-          ofWarp = c.add(ofWarp, popCount(c, all));
-        }
-        return Values{count, ofWarp};
-      });
+  int64_t each = ceilDiv(ceilDiv(rows, groups), lanesPerRow);
+  Value first = c.mul(columns.part, each);
+  Values words;
+  Value found = c.i32(0);
+  for (int64_t from = 0; from < each; from += kBits) {
+    Values inputs;
+    for (int64_t i = from; i < std::min(from + kBits, each); ++i) {
+      Value row = c.add(c.mul(c.add(first, i), groups), columns.group);
+      Value input =
+          c.load(c.f32Type(), c.at(x, c.mul(c.min(row, c.i64(rows - 1)), 4)));
+      inputs.push_back(c.select(c.lessThan(row, c.i64(rows)), input, c.f32(0)));
+    }
+    Value word = c.i32(0);
+    for (auto [bit, input] : llvm::enumerate(inputs))
+      word = bitOr(
+          c, word,
+          c.select(isNotZero(input), c.i32(int32_t(1u << bit)), c.i32(0)));
+    words.push_back(word);
+    found = c.add(found, popCount(c, word));
+  }
+  Value before = c.sub(sumLanesBelow(c, found), found);
+  Value ofGroup =
+      c.sub(before, lanesFrom(c, before, c.sub(c.lane, columns.part)));
+  Value place = c.toI64(ofGroup);
+  for (auto [w, word] : llvm::enumerate(words))
+    place = c.forEachBit(word, place, [&](Value bit, Value at) {
+      Value index = c.add(c.add(first, int64_t(w) * kBits), bit);
+      c.store(arith::TruncIOp::create(c.b, c.loc, c.b.getI16Type(), index),
+              listAt(at));
+      return c.add(at, 1);
+    });
+  Value ofWarp = sumLanesOf(c, found, kWarp);
   c.ifThen(c.isEqual(c.lane, 0),
-           [&] { c.store(counted[1], c.at(counts, c.mul(c.warp, 4))); });
+           [&] { c.store(ofWarp, c.at(counts, c.mul(c.warp, 4))); });
   syncWarp(c);
-  return counted[0];
+  return c.toI64(sumLanesOf(c, found, lanesPerRow));
 }
 
 /// Pieces of the listed rows from `from` on, then their inputs; zeros, and
@@ -108,9 +103,6 @@ Values SkipColumnsEmitter::loadRows(Value from, Value count) {
   Values nothing(kLoads, c.constant(c.vec(4, c.b.getI32Type()), 0));
   nothing.append(kLoads, c.f32(0));
   auto load = [&] {
-    Value base = c.at(frame.memoryOf(op.getWeight()),
-                      c.add(c.mul(c.block, kColumns * elementBytes(element)),
-                            c.mul(part, 16)));
     Value last = c.sub(count, c.i64(1));
     Values loaded, inputs;
     for (int64_t i = 0; i < kLoads; ++i) {
@@ -119,8 +111,9 @@ Values SkipColumnsEmitter::loadRows(Value from, Value count) {
       Value row = c.add(
           c.mul(arith::ExtUIOp::create(c.b, c.loc, c.b.getI64Type(), entry),
                 groups),
-          group);
-      loaded.push_back(c.load16(element, c.at(base, c.mul(row, rowBytes))));
+          columns.group);
+      loaded.push_back(c.load16(
+          columns.element, c.at(columns.base, c.mul(row, columns.rowBytes))));
       Value input = c.load(c.f32Type(), c.at(x, c.mul(row, 4)));
       inputs.push_back(c.select(c.lessThan(index, count), input, c.f32(0)));
     }
@@ -139,6 +132,7 @@ Values SkipColumnsEmitter::loadRows(Value from, Value count) {
 /// What is loaded goes round the loop: inside one turn the assembler would wait
 /// for each row before it asks for the next.
 Values SkipColumnsEmitter::walk(Value count) {
+  int64_t per = columns.per;
   Values init(per, c.f32(0));
   init.append(loadRows(c.i64(0), count));
   Values out = c.loop(
@@ -148,7 +142,7 @@ Values SkipColumnsEmitter::walk(Value count) {
         Values inputs(carried.take_back(kLoads));
         Values next = loadRows(c.add(from, kLoads), count);
         for (int64_t i = 0; i < kLoads; ++i) {
-          Value w = c.widen(loaded[i], element);
+          Value w = c.widen(loaded[i], columns.element);
           for (int64_t e = 0; e < per; ++e)
             sums[e] = c.fma(inputs[i], c.extract(w, e), sums[e]);
         }
@@ -159,33 +153,7 @@ Values SkipColumnsEmitter::walk(Value count) {
   return out;
 }
 
-/// As for the dense product: lanes of a warp that hold the same columns, then
-/// the warps.
-void SkipColumnsEmitter::finish(ArrayRef<Value> sums) {
-  for (int64_t e = 0; e < per; ++e) {
-    Value sum = c.sumOver(sums[e], lanesPerRow, kWarp);
-    c.ifThen(c.lessThan(c.lane, c.i64(lanesPerRow)), [&] {
-      Value place = c.add(c.add(c.mul(c.warp, kColumns), c.mul(part, per)), e);
-      c.store(sum, c.at(parts, c.mul(place, 4)));
-    });
-  }
-  c.barrier();
-  int64_t columns = gpuColumns(op.getResult());
-  c.ifThen(c.lessThan(c.thread, c.i64(kColumns)), [&] {
-    Value sum = c.f32(0);
-    for (int64_t w = 0; w < c.warps(); ++w)
-      sum = c.fadd(
-          sum, c.load(c.f32Type(),
-                      c.at(parts, c.mul(c.add(c.thread, w * kColumns), 4))));
-    Value column = c.add(c.mul(c.block, kColumns), c.thread);
-    for (auto [value, row] : frame.resultsOf(
-             [&](Value v) { return frame.plan.productOf.contains(v); })) {
-      Value result = emitGpuEpilogue(frame, value, op, sum, column);
-      if (columns != padRow(columns))
-        result = c.select(c.lessThan(column, c.i64(columns)), result, c.f32(0));
-      c.store(result, c.at(row, c.mul(column, 4)));
-    }
-  });
+void SkipColumnsEmitter::storeCount() {
   c.ifThen(c.isEqual(c.thread, 0), [&] {
     Value count = c.i32(0);
     for (int64_t w = 0; w < c.warps(); ++w)
@@ -196,15 +164,14 @@ void SkipColumnsEmitter::finish(ArrayRef<Value> sums) {
 }
 
 void SkipColumnsEmitter::emit() {
-  group = c.div(c.thread, lanesPerRow);
-  part = c.rem(c.thread, lanesPerRow);
-  parts = c.at(frame.shared, frame.plan.rowAt);
-  counts = c.at(parts, 4 * kColumns * c.warps());
-  list = c.at(counts, kReduceBytes);
+  list = c.at(frame.shared, frame.plan.listAt);
+  counts = c.at(frame.shared, frame.plan.listAt - kReduceBytes);
   c.waitForInputs();
   c.letDependentsStart();
+  columns.readFollowing();
   x = frame.rowOf(op.getX());
-  finish(walk(listRows()));
+  columns.finish(walk(listRows()));
+  storeCount();
 }
 
 } // namespace

@@ -16,13 +16,13 @@ constexpr int64_t kMultiprocessors = 132, kBlocksPerSm = 2;
 /// Shared memory of a block that every GPU has, that lets two blocks share a
 /// multiprocessor of the GPU above, and that one block can have there.
 constexpr int64_t kSharedEverywhere = 96 << 10, kSharedOfTwo = 112 << 10,
-                  kSharedOfOne = 226 << 10;
+                  kSharedOfOne = 226 << 10, kSharedOfAll = 228 << 10;
 /// Rows that a group of lanes scores at once, for a list and for a set.
 constexpr int64_t kMostRowsOfSet = 8;
 /// 16-byte loads of a lane of selected rows that are under way.
 constexpr int64_t kMostLoads = 16;
-/// Blocks of columns that are enough for all multiprocessors, nearly.
-constexpr int64_t kEnoughBlocks = 100;
+/// Columns of a block: 64 or 128 bytes of a row of 16-bit weights.
+constexpr int64_t kColumns = 32, kWideColumns = 64;
 constexpr int64_t kMostRows = 6, kFewestSlots = 2, kMostSlots = 4;
 
 int64_t align16(int64_t bytes) { return ceilDiv(bytes, 16) * 16; }
@@ -154,12 +154,15 @@ LogicalResult foresight::planSparseProduct(GpuPlan &plan) {
   if (launch.sharedBytes > kSharedOfOne)
     return tooLarge(s.product, columns, bits, launch.sharedBytes);
   launch.blocks = ceilDiv(s.units, warps);
-  if (launch.blocks >= kMultiprocessors)
+  if (launch.blocks >= kMultiprocessors) {
+    // They stay: a block's row is rounded once, and its codes do not stop.
+    launch.blocks = kMultiprocessors;
     // Two blocks leave 128 registers a thread, too few with f32 weights.
     launch.blocksPerSm = launch.sharedBytes <= kSharedOfTwo &&
                                  !gpuElement(s.product.getWeight()).isF32()
                              ? kBlocksPerSm
                              : 1;
+  }
   // Left to itself the assembler would rather spill than take more than 128.
   if (launch.blocksPerSm == 1)
     plan.mostRegisters = 232;
@@ -221,6 +224,36 @@ LogicalResult foresight::planScores(GpuPlan &plan) {
 
 namespace {
 
+/// Columns of a block: few turns of all multiprocessors, and wide pieces of
+/// rows.
+void placeColumns(GpuPlan &plan) {
+  GpuLaunch &launch = plan.launch;
+  int64_t columns = padRow(gpuColumns(plan.column.getResult()));
+  auto turns = [&](int64_t width) {
+    return ceilDiv(columns / width, kMultiprocessors) * width;
+  };
+  bool isWide = columns % kWideColumns == 0 &&
+                (turns(kWideColumns) <= turns(kColumns) ||
+                 turns(kColumns) > kBlocksPerSm * kColumns);
+  plan.columnsPerBlock = isWide ? kWideColumns : kColumns;
+  launch.threads = kColumnProductThreads;
+  launch.blocks = columns / plan.columnsPerBlock;
+  plan.rowAt = kReduceBytes;
+  launch.sharedBytes =
+      plan.rowAt + 4 * plan.columnsPerBlock * launch.threads / kWarp;
+}
+
+/// Takes so much shared memory that blocks go to all multiprocessors, also if
+/// only some have room when the kernel starts.
+void keepApart(GpuPlan &plan) {
+  GpuLaunch &launch = plan.launch;
+  int64_t together = ceilDiv(launch.blocks, kMultiprocessors);
+  if (together <= kBlocksPerSm)
+    launch.sharedBytes =
+        std::max(launch.sharedBytes,
+                 std::min(plan.mostShared, kSharedOfAll / (together + 1)));
+}
+
 LogicalResult checkKnownSet(Operation *op, Value set, Value row) {
   if (!isa<BlockArgument>(set))
     return op->emitError() << "takes a set that its own kernel makes from "
@@ -263,14 +296,16 @@ LogicalResult foresight::planGatherRows(GpuPlan &plan) {
   plan.rowAt = kReduceBytes;
   plan.partsAt = plan.rowAt + 4 * padRow(gpuColumns(op.getX()));
   plan.listAt = plan.partsAt + 2 * warps * plan.rowsUnderWay * kWarp * 4;
-  launch.sharedBytes = plan.listAt + align16(2 * gpuColumns(op.getResult()));
+  launch.blocks = kMultiprocessors;
+  launch.sharedBytes =
+      plan.listAt +
+      align16(2 * ceilDiv(gpuColumns(op.getResult()), launch.blocks));
   if (launch.sharedBytes > kSharedOfOne)
     return op.emitError() << "needs " << launch.sharedBytes
                           << " bytes of shared memory: a block has "
                           << kSharedOfOne;
-  // Half of a multiprocessor's registers: fc2 starts in the other half.
-  launch.blocksPerSm = 1;
-  plan.mostRegisters = 128;
+  // What two blocks of a dense product leave of a multiprocessor.
+  plan.mostRegisters = 112;
   launch.hasCounts = true;
   launch.units = 1;
   launch.countBytes = gpuRowBytes(op.getWeight());
@@ -282,15 +317,10 @@ LogicalResult foresight::planGatherColumns(GpuPlan &plan) {
   GpuLaunch &launch = plan.launch;
   if (failed(checkKnownSet(op, op.getRows(), op.getX())))
     return failure();
-  int64_t columns = padRow(gpuColumns(op.getResult()));
-  launch.threads = kColumnProductThreads;
-  int64_t warps = launch.threads / kWarp;
-  plan.columnsPerBlock = columns >= 64 * kEnoughBlocks ? 64 : 32;
-  launch.blocks = columns / plan.columnsPerBlock;
-  plan.rowAt = kReduceBytes;
-  plan.partsAt = plan.rowAt;
-  plan.listAt = plan.partsAt + 4 * plan.columnsPerBlock * warps;
-  launch.sharedBytes = plan.listAt + align16(2 * gpuColumns(op.getX()));
+  placeColumns(plan);
+  plan.listAt = launch.sharedBytes;
+  launch.sharedBytes += align16(2 * gpuColumns(op.getX()));
+  keepApart(plan);
   plan.mostRegisters = 64;
   launch.hasCounts = true;
   launch.units = 1;
@@ -298,15 +328,22 @@ LogicalResult foresight::planGatherColumns(GpuPlan &plan) {
   return success();
 }
 
+void foresight::planColumns(GpuPlan &plan) {
+  placeColumns(plan);
+  keepApart(plan);
+}
+
 void foresight::planSkipColumns(GpuPlan &plan) {
   ColumnLinearOp op = plan.column;
   GpuLaunch &launch = plan.launch;
   int64_t element = elementBytes(gpuElement(op.getWeight()));
-  int64_t groups = launch.threads / (FORESIGHT_ROW_PAD * element / 16);
+  placeColumns(plan);
+  int64_t groups = launch.threads / (plan.columnsPerBlock * element / 16);
   int64_t turns = ceilDiv(gpuColumns(op.getX()), groups);
   // A count a warp, then the rows that each group adds, 16 bits each.
-  launch.sharedBytes += kReduceBytes + align16(2 * turns * groups);
+  plan.listAt = launch.sharedBytes + kReduceBytes;
+  launch.sharedBytes = plan.listAt + align16(2 * turns * groups);
   launch.hasCounts = true;
   launch.units = launch.blocks;
-  launch.countBytes = FORESIGHT_ROW_PAD * element;
+  launch.countBytes = plan.columnsPerBlock * element;
 }

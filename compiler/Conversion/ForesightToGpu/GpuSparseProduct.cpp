@@ -255,6 +255,9 @@ void SparseProductEmitter::emit() {
     c.ifThen(c.isEqual(c.thread, 0), [&] { c.store(c.i32(0), listed); });
   };
   clearList();
+  SmallVector<Value> vectors(normVectors(op.getX()));
+  vectors.push_back(op.getBias());
+  prefetchVectors(frame, vectors);
   c.waitForInputs();
   c.letDependentsStart();
   scores.round([&](Value k) { return xPlace(k); });

@@ -92,6 +92,12 @@ Value foresight::sumLanesBelow(GpuCode &c, Value x) {
   return x;
 }
 
+Value foresight::lanesFrom(GpuCode &c, Value x, Value lane) {
+  return NVVM::ShflOp::create(c.b, c.loc, x.getType(), c.i32(kAllLanes), x,
+                              narrow(c, lane), c.i32(kWarp - 1),
+                              NVVM::ShflKind::idx, UnitAttr());
+}
+
 Value foresight::orLanes(GpuCode &c, Value x) {
   return NVVM::ReduxOp::create(c.b, c.loc, x.getType(), x, NVVM::ReduxKind::OR,
                                c.i32(kAllLanes));

@@ -27,6 +27,8 @@ mlir::Value sumLanesOf(GpuCode &c, mlir::Value x, int64_t lanes);
 
 /// The same of lower lanes and this one.
 mlir::Value sumLanesBelow(GpuCode &c, mlir::Value x);
+/// The word that `lane` has.
+mlir::Value lanesFrom(GpuCode &c, mlir::Value x, mlir::Value lane);
 /// One word of all lanes' bits.
 mlir::Value orLanes(GpuCode &c, mlir::Value x);
 
