@@ -151,7 +151,8 @@ TEST_P(SetPtxTest, AssemblesWithoutSpills) {
       GTEST_SKIP() << "no ptxas: the PTX was not assembled";
     FailureOr<PtxasResult> result = assemblePtx(ptxas, ptx, *variant, error);
     ASSERT_TRUE(succeeded(result)) << error << ptx;
-    ASSERT_EQ(result->entries.size(), 5u);
+    // And those that pick a token.
+    ASSERT_GE(result->entries.size(), 5u);
     for (const PtxasEntry &entry : result->entries) {
       EXPECT_EQ(entry.spillBytes, 0) << entry.name;
       EXPECT_EQ(entry.stackBytes, 0) << entry.name;
