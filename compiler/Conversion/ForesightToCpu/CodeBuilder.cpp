@@ -22,11 +22,6 @@ int64_t foresight::padRow(int64_t columns) {
          FORESIGHT_ROW_PAD;
 }
 
-int64_t foresight::prefetchDistance(int64_t groupBytes) {
-  constexpr int64_t kAhead = 16 << 10;
-  return (kAhead + groupBytes - 1) / groupBytes * groupBytes;
-}
-
 static Type sameShape(Type like, Type element) {
   if (auto vector = dyn_cast<VectorType>(like))
     return vector.clone(element);

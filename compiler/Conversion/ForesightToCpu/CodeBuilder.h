@@ -18,10 +18,6 @@ namespace foresight {
 int64_t elementBytes(mlir::Type element);
 /// Elements of a row with its padding.
 int64_t padRow(int64_t columns);
-/// How far ahead to prefetch a stream that is read in groups of `groupBytes`:
-/// the same place in a later group, far enough for memory to answer, and seldom
-/// past what a worker has claimed.
-int64_t prefetchDistance(int64_t groupBytes);
 
 class CodeBuilder {
 public:

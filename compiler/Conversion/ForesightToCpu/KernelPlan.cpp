@@ -25,6 +25,9 @@ constexpr int64_t kClaimBytes = 256 << 10;
 /// up their sums is done by one worker.
 constexpr int64_t kMostSegments = 16;
 constexpr int64_t kLeastSegment = 64;
+/// Rows of a stream are a multiple of this, the most lanes of a register.
+constexpr int64_t kStreamRows = 16;
+constexpr int64_t kPage = 4096;
 /// Fewest claims of a stage, so that a few workers share it evenly.
 constexpr int64_t kClaims = 12;
 
@@ -275,8 +278,8 @@ LogicalResult Planner::planSparse() {
   plan.info.hasPrepare = true;
   s.header = allocate(kLowBitHeaderBytes);
   s.activations = allocate(2 * lowbit::padColumns(copy.getColumns()));
-  s.dots = allocate(4 * kNeuronsPerUnit);
-  s.kept = allocate(4 * (plan.info.units * kNeuronsPerUnit + 4));
+  s.dots = allocate(4 * plan.info.grain * kNeuronsPerUnit);
+  s.kept = allocate(4 * plan.info.grain * kNeuronsPerUnit);
   return success();
 }
 
@@ -292,18 +295,28 @@ LogicalResult Planner::planColumn() {
   int64_t columns = padRow(columnsOf(op.getResult()));
   int64_t segments =
       std::clamp<int64_t>(rows / kLeastSegment, 1, kMostSegments);
-  plan.rowsPerUnit =
-      ceilDiv(ceilDiv(rows, segments), FORESIGHT_ROW_PAD) * FORESIGHT_ROW_PAD;
-  plan.info.units = ceilDiv(rows, plan.rowsPerUnit);
+  // Sums of four streams stay in the first-level cache where rows are short.
+  // Hardware takes up a stream anew in each page, so that rows of a page or
+  // more next to each other are streams too.
+  bool isShort = weightRowBytes(op.getWeight()) < kPage;
+  plan.streams = isShort ? 4 : 2;
+  plan.rowsAtOnce = isShort ? 1 : 3;
+  plan.rowsPerStream =
+      ceilDiv(ceilDiv(rows, segments * plan.streams), kStreamRows) *
+      kStreamRows;
+  plan.info.units = ceilDiv(rows, plan.streams * plan.rowsPerStream);
+  plan.streamSums = allocate(4 * columns * plan.streams);
   plan.info.sharedBytes = FORESIGHT_ALIGNMENT + 4 * columns * plan.info.units;
   if (op.getSkipZeros()) {
     plan.info.hasPrepare = true;
     plan.info.hasCounts = true;
     plan.info.countBytes = weightRowBytes(op.getWeight());
+    // Rows are few: a worker goes on with the list.
+    plan.info.grain = std::max<int64_t>(1, plan.info.units / 4);
     // One group of rows behind the end is prefetched.
     plan.listRows = allocate(4 * (rows + 2 * kColumnRows));
     plan.listValues = allocate(4 * rows);
-    plan.listStarts = allocate(4 * (plan.info.units + 1));
+    plan.listStarts = allocate(4 * (plan.info.units * plan.streams + 1));
   }
   return success();
 }

@@ -28,7 +28,7 @@ enum class BodyKind {
 constexpr int64_t kRowsPerUnit = 16;
 /// Neurons of a unit of SparseProduct: one bit mask.
 constexpr int64_t kNeuronsPerUnit = 32;
-/// Weight rows that ColumnProduct adds between loads of its sums.
+/// Listed weight rows that ColumnProduct adds between loads of its sums.
 constexpr int64_t kColumnRows = 4;
 
 /// One `linear` of a RowProduct and the units that are its.
@@ -45,7 +45,7 @@ struct SparseOps {
   // Scratch offsets.
   int64_t header = 0;      ///< see LowBit.h
   int64_t activations = 0; ///< i16, in the order the planes are unpacked
-  int64_t dots = 0;        ///< i32, the integer sums of a unit
+  int64_t dots = 0;        ///< i32, the integer sums of a claim
   int64_t kept = 0;        ///< i32, neurons that a claim keeps
 };
 
@@ -68,9 +68,11 @@ struct KernelPlan {
   int64_t streamRows = 0, sums = 0;
   SparseOps sparse;
   ColumnLinearOp column;
-  int64_t rowsPerUnit = 0;
-  /// ColumnProduct with skip_zeros: what is not zero, rows as i32, values as
-  /// f32, and where each unit's part of the list starts.
+  /// ColumnProduct: streams of a unit, their rows, how many of them are added
+  /// between loads of sums, and the scratch offset of a row of sums for each.
+  int64_t streams = 0, rowsPerStream = 0, rowsAtOnce = 0, streamSums = 0;
+  /// With skip_zeros: what is not zero, rows as i32, values as f32, and where
+  /// each stream's part of the list starts.
   int64_t listRows = 0, listValues = 0, listStarts = 0;
 
   AttentionOp attention;

@@ -1,6 +1,6 @@
 //===- LowBit.cpp - Integer scores of a low-bit copy ----------------------===//
 //
-// Four rows of codes, a quarter of a unit apart, are four long streams:
+// Four rows of codes, a quarter of a claim apart, are four long streams:
 // hardware follows them from page to page. (Rows next to each other are streams
 // of less than a page; they were read at two thirds of the rate.)
 //
@@ -26,8 +26,6 @@ using Values = CodeBuilder::Values;
 
 /// Rows that share the loads of activations.
 constexpr int64_t kGroup = 4;
-/// Bytes of a stream after which hardware fetches ahead.
-constexpr int64_t kStreamStart = 256;
 
 /// Names the words of the header.
 enum Header { kHalfScale = 0, kNorm = 4, kResidual = 8, kLevelSum = 12 };
@@ -136,7 +134,8 @@ void foresight::emitQuantise(Frame &frame, const SparseOps &ops) {
   }
 }
 
-Value foresight::emitScores(Frame &frame, const SparseOps &ops, Value first) {
+void foresight::emitUnitDots(Frame &frame, const SparseOps &ops, Value first,
+                             Value units) {
   CodeBuilder &c = frame.c;
   SelectCertifiedOp select = ops.select;
   auto copy = cast<LowBitType>(select.getCopy().getType());
@@ -146,46 +145,43 @@ Value foresight::emitScores(Frame &frame, const SparseOps &ops, Value first) {
   Value codes = codesPointer(frame, ops);
   Value activations = frame.scratchAt(ops.activations);
   Value dots = frame.scratchAt(ops.dots);
-  Type i32 = c.b.getI32Type();
 
-  // The test reads these when the unit is scored: ask for them now, and for the
-  // starts of the next unit's streams.
+  // The test reads these when all are scored: ask for them now.
   lowbit::Record record = lowbit::record(neurons, copy.getColumns(), bits);
-  for (auto [at, bytes] : {std::pair(record.scale, 4),
-                           {record.bias, 4},
-                           {record.error, 2},
-                           {record.norm, 2}})
-    c.prefetch(c.at(c.at(codes, c.mul(first, bytes)), at),
-               bytes * kNeuronsPerUnit);
-  constexpr int64_t kStride = kNeuronsPerUnit / kGroup;
-  for (int64_t r = 0; r < kGroup; ++r)
-    c.prefetch(c.at(codes, c.mul(c.add(first, kNeuronsPerUnit + r * kStride),
-                                 rowBytes)),
-               kStreamStart);
-
-  c.loop(c.i64(0), c.i64(kStride), 1, [&](Value i) {
-    auto neuron = [&](int64_t r) { return c.add(i, r * kStride); };
-    Values rows;
-    for (int64_t r = 0; r < kGroup; ++r)
-      rows.push_back(
-          c.at(codes, c.mul(c.min(c.add(first, neuron(r)), c.i64(neurons - 1)),
-                            rowBytes)));
-    Values sums(kGroup, c.constant(c.vec(c.lanes, i32), 0));
-    sums = c.loop(
-        c.i64(0), c.i64(blocks), 1, sums, [&](Value block, ValueRange carried) {
-          Values pieces;
-          for (Value row : rows)
-            pieces.push_back(c.at(row, c.mul(block, 16 * bits)));
-          return emitDots(c, bits, pieces,
-                          c.at(activations, c.mul(block, 2 * lowbit::kBlock)),
-                          carried);
-        });
-    Value four = c.sumLanes4(sums);
-    for (int64_t r = 0; r < kGroup; ++r)
-      c.store(c.extract(four, r), c.at(dots, c.mul(neuron(r), 4)));
+  c.loop(c.i64(0), units, 1, [&](Value unit) {
+    Value neuron = c.add(first, c.mul(unit, kNeuronsPerUnit));
+    for (auto [at, bytes] : {std::pair(record.scale, 4),
+                             {record.bias, 4},
+                             {record.error, 2},
+                             {record.norm, 2}})
+      c.prefetch(c.at(c.at(codes, c.mul(neuron, bytes)), at),
+                 bytes * kNeuronsPerUnit);
   });
+  Value quarter = c.mul(units, kNeuronsPerUnit / kGroup);
+  c.loop(c.i64(0), quarter, 1, [&](Value i) {
+    Values rows, places;
+    for (int64_t r = 0; r < kGroup; ++r) {
+      Value place = c.add(i, c.mul(quarter, r));
+      Value neuron = c.min(c.add(first, place), c.i64(neurons - 1));
+      places.push_back(c.at(dots, c.mul(place, 4)));
+      rows.push_back(c.at(codes, c.mul(neuron, rowBytes)));
+    }
+    Value four = c.sumLanes4(emitDots(c, bits, rows, activations, blocks));
+    for (auto [r, place] : llvm::enumerate(places))
+      c.store(c.extract(four, r), place);
+  });
+}
 
-  // The test, a register of neurons at a time.
+Value foresight::emitTest(Frame &frame, const SparseOps &ops, Value first,
+                          Value dots) {
+  CodeBuilder &c = frame.c;
+  SelectCertifiedOp select = ops.select;
+  auto copy = cast<LowBitType>(select.getCopy().getType());
+  int64_t neurons = copy.getRows();
+  lowbit::Record record =
+      lowbit::record(neurons, copy.getColumns(), copy.getBits());
+  Value codes = codesPointer(frame, ops);
+  Type i32 = c.b.getI32Type();
   Value header = frame.scratchAt(ops.header);
   auto word = [&](Type type, int64_t offset) {
     return c.splat(c.load(type, c.at(header, offset)), c.lanes);

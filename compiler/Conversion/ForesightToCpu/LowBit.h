@@ -21,9 +21,16 @@ constexpr int64_t kLowBitHeaderBytes = 64;
 /// them, and writes the header.
 void emitQuantise(Frame &frame, const SparseOps &ops);
 
-/// Scores the neurons [first, first + kNeuronsPerUnit) and returns which are
-/// kept, as bits of an i32. Neurons past the last are not kept.
-mlir::Value emitScores(Frame &frame, const SparseOps &ops, mlir::Value first);
+/// Leaves the integer sums of `units` units' neurons from `first` on in
+/// scratch.
+void emitUnitDots(Frame &frame, const SparseOps &ops, mlir::Value first,
+                  mlir::Value units);
+
+/// Scores the neurons [first, first + kNeuronsPerUnit), whose integer sums are
+/// at `dots`, and returns which are kept, as bits of an i32. Neurons past the
+/// last are not kept.
+mlir::Value emitTest(Frame &frame, const SparseOps &ops, mlir::Value first,
+                     mlir::Value dots);
 
 } // namespace foresight
 

@@ -9,9 +9,9 @@
 //
 //   byte j of m lies at (2h + v) * 32 + j, the low parts 128 bytes behind.
 //
-// A few such products are added up in 16 bits, as many as cannot overflow, and
-// pmaddwd widens them. That takes half of the instructions that codes in 16-bit
-// lanes take.
+// Such products are added up in 16 bits over as many blocks as cannot overflow,
+// and pmaddwd widens them. That takes half of the instructions that codes in
+// 16-bit lanes take.
 //
 // With 8 bits nothing could be added before it is widened, and there is little
 // to cut out: a lane of 16 bits holds two neighbouring codes, even (p = 0) and
@@ -27,6 +27,8 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+#include <algorithm>
 
 using namespace mlir;
 using namespace foresight;
@@ -79,14 +81,12 @@ Value multiplyBytes(CodeBuilder &c, Value codes, Value x) {
 /// bytes each.
 class CodeBlock {
 public:
-  /// `v` is the half of the block wanted where a register holds one, else 0.
-  CodeBlock(CodeBuilder &c, Value pointer, int64_t bits, int64_t v)
-      : c(c), first(c.lanes == 16 ? 0 : 4 * v) {
-    int64_t offset = 0;
+  CodeBlock(CodeBuilder &c, Value pointer, int64_t bits) : c(c), bits(bits) {
+    int64_t offset = 0, registerBytes = 4 * c.lanes;
     if (bits & 4) {
-      four = c.load(c.vec(2 * c.lanes, c.b.getI16Type()),
-                    c.at(pointer, v * 4 * c.lanes));
-      offset += 64;
+      for (; offset < 64; offset += registerBytes)
+        fours.push_back(c.load(c.vec(2 * c.lanes, c.b.getI16Type()),
+                               c.at(pointer, offset)));
     }
     if (bits & 2) {
       two = repeated(pointer, offset, 32);
@@ -94,27 +94,62 @@ public:
     }
     if (bits & 1)
       one = repeated(pointer, offset, 16);
+    // Half of the cuts of both planes serve two halves of the block.
+    if (bits == 3 && c.lanes == 8)
+      for (int64_t h = 0; h < 2; ++h)
+        fours.push_back(joined({{two, 2 * h, 0x33, 0}, {one, 2 * h, 0x11, 2}}));
   }
 
-  /// The codes of elements 32m + j.
-  Value codes(int64_t h) {
-    Value result;
+  /// The codes of elements 32m + j, m = 2v + h. A register of 512 bits has both
+  /// v: 0 names them.
+  Value codes(int64_t v, int64_t h) {
+    int64_t from = 4 * v + 2 * h;
+    if (!two && !one)
+      return joined({{fours[v], 4 * h, 0x0f, 0}});
+    if (bits == 3 && c.lanes == 8)
+      return joined({{fours[h], 4 * v, 0x07, 0}});
+    llvm::SmallVector<Cut> cuts;
     int64_t position = 0;
-    auto put = [&](Value plane, int64_t from, int64_t bits) {
-      if (!plane)
-        return;
-      Value piece = cut(plane, from, position, bits);
-      result = result ? Value(arith::OrIOp::create(c.b, c.loc, result, piece))
-                      : piece;
-      position += bits;
+    auto put = [&](Value plane, int64_t at, int64_t count) {
+      if (plane)
+        cuts.push_back({plane, at, (1 << count) - 1, position});
+      position += plane ? count : 0;
     };
-    put(four, 4 * h, 4);
-    put(two, first + 2 * h, 2);
-    put(one, first + 2 * h, 1);
-    return result;
+    put(fours.empty() ? Value() : fours[v], 4 * h, 4);
+    put(two, from, 2);
+    put(one, from, 1);
+    return joined(cuts);
   }
 
 private:
+  /// The bits of `mask` in every byte, after a shift down by `from`, moved to
+  /// `to`.
+  struct Cut {
+    Value plane;
+    int64_t from, mask, to;
+  };
+
+  Value joined(ArrayRef<Cut> cuts) {
+    Value result;
+    for (const Cut &cut : cuts) {
+      Value piece = cut.plane;
+      Type type = piece.getType();
+      int64_t up = cut.to - cut.from;
+      if (up < 0)
+        piece = arith::ShRUIOp::create(c.b, c.loc, piece,
+                                       c.constant(type, double(-up)));
+      else if (up > 0)
+        piece = arith::ShLIOp::create(c.b, c.loc, piece,
+                                      c.constant(type, double(up)));
+      int64_t mask = cut.mask << cut.to;
+      piece = arith::AndIOp::create(c.b, c.loc, piece,
+                                    c.constant(type, double(mask << 8 | mask)));
+      result = result ? Value(arith::OrIOp::create(c.b, c.loc, result, piece))
+                      : piece;
+    }
+    return result;
+  }
+
   /// `bytes` bytes, repeated over the register. The bits of repetitions lie
   /// further up: by 4 in the second half of a block, and in the plane of single
   /// bits by 1 in the second half of 32 elements. Shifts in 32-bit lanes are
@@ -143,82 +178,86 @@ private:
     return c.bitcast(plane, c.vec(2 * c.lanes, c.b.getI16Type()));
   }
 
-  /// Bits [from, from + count) of each byte, moved to `to`.
-  Value cut(Value plane, int64_t from, int64_t to, int64_t count) {
-    Type type = plane.getType();
-    if (from > to)
-      plane = arith::ShRUIOp::create(c.b, c.loc, plane,
-                                     c.constant(type, from - to));
-    else if (from < to)
-      plane =
-          arith::ShLIOp::create(c.b, c.loc, plane, c.constant(type, to - from));
-    int64_t mask = ((1 << count) - 1) << to;
-    return arith::AndIOp::create(c.b, c.loc, plane,
-                                 c.constant(type, mask << 8 | mask));
-  }
-
   CodeBuilder &c;
-  /// Bit of the first element in the planes of two and one bits.
-  int64_t first;
-  Value four, two, one;
+  int64_t bits;
+  /// The plane of four bits, a register for each v; or with 3 bits, a register
+  /// for each h, what belongs to v = 1 four bits up.
+  llvm::SmallVector<Value> fours;
+  Value two, one;
 };
 
-/// Adds up products of bytes: in 16 bits while they have room.
-class ByteSum {
-public:
-  /// Products are of codes up to `levels` with parts up to `most`.
-  ByteSum(CodeBuilder &c, Value sum, int64_t levels, int64_t most,
-          int64_t weight)
-      : c(c), sum(sum), room(INT16_MAX / (2 * levels * most)), weight(weight) {}
+/// How many products of codes of `bits` bits with parts up to `most` have room
+/// in 16 bits, two of them in a lane.
+int64_t roomOf(int64_t bits, int64_t most) {
+  return INT16_MAX / (2 * ((int64_t{1} << bits) - 1) * most);
+}
 
-  void add(Value product) {
-    if (pending && count == room)
-      flush();
-    pending = pending ? c.add(pending, product) : product;
-    ++count;
-  }
-  Value result() {
-    flush();
-    return sum;
-  }
-
-private:
-  void flush() {
-    sum = c.add(
-        sum, multiplyWords(c, pending, c.constant(pending.getType(), weight)));
-    pending = Value();
-    count = 0;
-  }
-
-  CodeBuilder &c;
-  Value sum, pending;
-  int64_t room, weight, count = 0;
-};
-
+/// Up to 7 bits. Sums of both parts in 16 bits go round an inner loop over so
+/// many blocks as they have room for.
 Values dotsOfBytes(CodeBuilder &c, int64_t bits, ArrayRef<Value> rows,
-                   Value activations, ValueRange sums) {
-  int64_t levels = (int64_t{1} << bits) - 1;
-  int64_t halves = c.lanes == 16 ? 1 : 2;
+                   Value activations, int64_t blocks) {
+  int64_t halves = c.lanes == 16 ? 1 : 2, products = 2 * halves;
+  int64_t room = roomOf(bits, kMostHigh);
+  static_assert(kMostLow <= kMostHigh, "the low parts have as much room");
+  int64_t group = std::clamp<int64_t>(room / products, 1, blocks);
   Type bytes = c.vec(4 * c.lanes, c.b.getI8Type());
-  Values next;
+  Type words = c.vec(2 * c.lanes, c.b.getI16Type());
+  Type sumType = c.vec(c.lanes, c.b.getI32Type());
+  Value zero = c.constant(words, 0);
+  int64_t count = static_cast<int64_t>(rows.size());
+
+  auto widened = [&](Value high, Value low) {
+    return c.add(multiplyWords(c, high, c.constant(words, double(kHigh))),
+                 multiplyWords(c, low, c.constant(words, 1)));
+  };
   // Row after row: what is cut out needs the registers.
-  for (auto [row, before] : llvm::zip(rows, sums)) {
-    Value zero = c.constant(before.getType(), 0);
-    ByteSum high(c, before, levels, kMostHigh, kHigh);
-    ByteSum low(c, zero, levels, kMostLow, 1);
-    for (int64_t v = 0; v < halves; ++v) {
-      CodeBlock block(c, row, bits, v);
-      for (int64_t h = 0; h < 2; ++h) {
-        Value codes = block.codes(h);
-        Value x = c.at(activations, (2 * h + v) * 32);
-        high.add(multiplyBytes(c, codes, c.load(bytes, x)));
-        low.add(
-            multiplyBytes(c, codes, c.load(bytes, c.at(x, lowbit::kBlock))));
+  auto emitBlock = [&](Value block, int64_t r, Value &high, Value &low,
+                       llvm::function_ref<void()> flush) {
+    CodeBlock planes(c, c.at(rows[r], c.mul(block, 16 * bits)), bits);
+    Value x = c.at(activations, c.mul(block, 2 * lowbit::kBlock));
+    for (int64_t v = 0, done = 0; v < halves; ++v)
+      for (int64_t h = 0; h < 2; ++h, ++done) {
+        if (done > 0 && done % room == 0)
+          flush();
+        Value codes = planes.codes(v, h);
+        Value part = c.at(x, (2 * h + v) * 32);
+        high = c.add(high, multiplyBytes(c, codes, c.load(bytes, part)));
+        low = c.add(
+            low,
+            multiplyBytes(c, codes, c.load(bytes, c.at(part, lowbit::kBlock))));
       }
-    }
-    next.push_back(c.add(high.result(), low.result()));
-  }
-  return next;
+  };
+  Values none(count, c.constant(sumType, 0));
+  return c.loop(
+      c.i64(0), c.i64(blocks), group, none,
+      [&](Value from, ValueRange carried) {
+        Values sums(carried.begin(), carried.end());
+        Values parts(2 * count, zero);
+        auto flushed = [&](int64_t r, Value &high, Value &low) {
+          sums[r] = c.add(sums[r], widened(high, low));
+          high = low = zero;
+        };
+        if (group == 1) {
+          for (int64_t r = 0; r < count; ++r) {
+            Value &high = parts[2 * r], &low = parts[2 * r + 1];
+            auto flush = [&] { flushed(r, high, low); };
+            emitBlock(from, r, high, low, flush);
+            flush();
+          }
+          return sums;
+        }
+        Value end = c.min(c.add(from, group), c.i64(blocks));
+        parts =
+            c.loop(from, end, 1, parts, [&](Value block, ValueRange before) {
+              Values next(before.begin(), before.end());
+              for (int64_t r = 0; r < count; ++r)
+                emitBlock(block, r, next[2 * r], next[2 * r + 1], [] {});
+              return next;
+            });
+        for (int64_t r = 0; r < count; ++r)
+          flushed(r, parts[2 * r], parts[2 * r + 1]);
+        return sums;
+      });
 }
 
 /// 8 bits.
@@ -287,7 +326,24 @@ void foresight::storeActivations(CodeBuilder &c, int64_t bits, int64_t m,
 }
 
 Values foresight::emitDots(CodeBuilder &c, int64_t bits, ArrayRef<Value> rows,
-                           Value activations, ValueRange sums) {
-  return bits == 8 ? dotsOfWords(c, rows, activations, sums)
-                   : dotsOfBytes(c, bits, rows, activations, sums);
+                           Value activations, int64_t blocks) {
+  if (bits < 8) {
+    // Two rows' sums and the activations that they share fill 16 registers.
+    size_t together = c.lanes == 16 ? rows.size() : 2;
+    Values sums;
+    for (; !rows.empty(); rows = rows.drop_front(together))
+      sums.append(
+          dotsOfBytes(c, bits, rows.take_front(together), activations, blocks));
+    return sums;
+  }
+  Values none(rows.size(), c.constant(c.vec(c.lanes, c.b.getI32Type()), 0));
+  return c.loop(
+      c.i64(0), c.i64(blocks), 1, none, [&](Value block, ValueRange sums) {
+        Values pieces;
+        for (Value row : rows)
+          pieces.push_back(c.at(row, c.mul(block, lowbit::kBlock)));
+        return dotsOfWords(c, pieces,
+                           c.at(activations, c.mul(block, 2 * lowbit::kBlock)),
+                           sums);
+      });
 }

@@ -12,11 +12,11 @@ namespace foresight {
 void storeActivations(CodeBuilder &c, int64_t bits, int64_t m,
                       llvm::ArrayRef<mlir::Value> integers, mlir::Value to);
 
-/// Adds the products of one block of each row to registers of i32 sums, one a
+/// The products of rows of `blocks` blocks, a register of i32 sums for each
 /// row. Sums may wrap.
 CodeBuilder::Values emitDots(CodeBuilder &c, int64_t bits,
                              llvm::ArrayRef<mlir::Value> rows,
-                             mlir::Value activations, mlir::ValueRange sums);
+                             mlir::Value activations, int64_t blocks);
 
 } // namespace foresight
 

@@ -170,25 +170,28 @@ void foresight::emitRowProducts(Frame &frame, Value begin, Value end) {
     emitDense(frame, range, begin, end);
 }
 
-/// Scores a claim's neurons block by block and remembers which are kept, then
+/// Scores `units` units from `begin` on, remembers which neurons are kept, then
 /// multiplies their rows. The first ones are prefetched as soon as they are
 /// known, the next ones while those before them are multiplied: all at once
-/// would be more than can be under way, and the scores would wait.
-void foresight::emitSparseProduct(Frame &frame, Value begin, Value end) {
+/// would be more than can be under way.
+static void emitScored(Frame &frame, Value begin, Value units) {
   CodeBuilder &c = frame.c;
   const SparseOps &ops = frame.plan.sparse;
   GatherLinearOp op = ops.product;
   Matrix m(frame, op.getWeight());
-  emitYieldedRows(frame, begin);
 
   SmallVector<std::pair<Value, Value>> results = frame.resultsOfProduct(op);
-  Value kept = frame.scratchAt(ops.kept);
+  Value kept = frame.scratchAt(ops.kept), dots = frame.scratchAt(ops.dots);
   Value counts = frame.argument(frame.plan.countsArgument());
   auto entry = [&](Value i) { return c.at(kept, c.mul(i, 4)); };
+  emitUnitDots(frame, ops, c.mul(begin, kNeuronsPerUnit), units);
   Value listed = c.loop(
-      begin, end, 1, ValueRange{c.i64(0)}, [&](Value unit, ValueRange carried) {
+      c.i64(0), units, 1, ValueRange{c.i64(0)},
+      [&](Value i, ValueRange carried) {
+        Value unit = c.add(begin, i);
         Value first = c.mul(unit, kNeuronsPerUnit);
-        Value mask = emitScores(frame, ops, first);
+        Value mask = emitTest(frame, ops, first,
+                              c.at(dots, c.mul(i, 4 * kNeuronsPerUnit)));
         for (auto [value, row] : results)
           c.zeroFill(c.at(row, c.mul(first, 4)), 4 * kNeuronsPerUnit);
         c.store(math::CtPopOp::create(c.b, c.loc, mask),
@@ -230,5 +233,14 @@ void foresight::emitSparseProduct(Frame &frame, Value begin, Value end) {
               emitEpilogue(frame, value, op, c.extract(sums, r), neurons[r]),
               c.at(row, c.mul(neurons[r], 4)));
     });
+  });
+}
+
+void foresight::emitSparseProduct(Frame &frame, Value begin, Value end) {
+  CodeBuilder &c = frame.c;
+  emitYieldedRows(frame, begin);
+  int64_t most = frame.plan.info.grain;
+  c.loop(begin, end, most, [&](Value from) {
+    emitScored(frame, from, c.min(c.sub(end, from), c.i64(most)));
   });
 }

@@ -43,16 +43,29 @@ foresight.kernel @bfloat(%x: tensor<1x512xf32>, %w: tensor<2048x512xbf16>) {
 // A row's terms are broadcast; sums are fused with a load each. The count of
 // finished units is one atomic.
 // ALL-LABEL: columns.body:
+// ALL-NOT: prefetch
 // V3: vbroadcastss {{.*}}, %ymm
 // V4: vbroadcastss {{.*}}, %zmm
-// ALL: prefetcht1
 // V3: vcvtph2ps {{.*}}, %ymm
 // V3: vfmadd{{.*}}%ymm
 // V4: vfmadd{{.*}}%zmm
 // ALL-NOT: {{(32|64)}}-byte Spill
 // ALL: lock
+// ALL: .size columns.body
 foresight.kernel @columns(%x: tensor<1x2048xf32>, %w: tensor<2048x512xf16>) {
   %0 = foresight.column_linear %x, %w : tensor<1x2048xf32>, tensor<2048x512xf16> -> tensor<1x512xf32>
+  foresight.yield %0 : tensor<1x512xf32>
+}
+
+// Listed rows are anywhere: those of the next group are asked for.
+// ALL-LABEL: listed.body:
+// ALL: prefetcht1
+// V3: vfmadd{{.*}}%ymm
+// V4: vfmadd{{.*}}%zmm
+// ALL-NOT: {{(32|64)}}-byte Spill
+// ALL: lock
+foresight.kernel @listed(%x: tensor<1x2048xf32>, %w: tensor<2048x512xf16>) {
+  %0 = foresight.column_linear %x, %w {skip_zeros} : tensor<1x2048xf32>, tensor<2048x512xf16> -> tensor<1x512xf32>
   foresight.yield %0 : tensor<1x512xf32>
 }
 

@@ -97,7 +97,8 @@ protected:
       GTEST_SKIP() << "this machine does not run " << wanted->name;
     element = std::get<2>(GetParam());
     // d, f of the shapes.
-    const int64_t shapes[][2] = {{48, 100}, {384, 1536}, {80, 33}, {130, 517}};
+    const int64_t shapes[][2] = {
+        {48, 100}, {384, 1536}, {80, 33}, {130, 517}, {2100, 230}};
     d = shapes[std::get<1>(GetParam())][0];
     f = shapes[std::get<1>(GetParam())][1];
     e = nameOf(element);
@@ -323,7 +324,7 @@ TEST_P(ProductTest, WholeRowsOfManyTokens) {
 INSTANTIATE_TEST_SUITE_P(
     All, ProductTest,
     ::testing::Combine(::testing::Values("x86-64-v3", "x86-64-v4"),
-                       ::testing::Values(0, 1, 2, 3),
+                       ::testing::Values(0, 1, 2, 3, 4),
                        ::testing::Values(Element::F32, Element::F16,
                                          Element::BF16)),
     [](const auto &info) {
