@@ -166,9 +166,13 @@ TEST_F(BadBundle, Prompts) {
   for (int i = 0; i < 1024; ++i)
     longIds += ",5";
   const std::pair<std::vector<std::string>, const char *> cases[] = {
-      {{"--ids", longIds}, "1024"},       {{"--ids", "2,8192"}, "8192"},
-      {{"--ids", "2,-1"}, "-1"},          {{"--ids", "2,x"}, "x"},
-      {{"--prompt", "caf\xe9"}, "UTF-8"}, {{"--prompt", ""}, "empty"},
+      {{"--ids", longIds}, "1024"},
+      {{"--ids", "2,8192"}, "8192"},
+      {{"--ids", "2,-1"}, "-1"},
+      {{"--ids", "2,x"}, "x"},
+      {{"--prompt", "caf\xe9"}, "UTF-8"},
+      {{"--prompt", ""}, "needs a value"},
+      {{"--prompt-file", "/dev/null"}, "empty"},
   };
   for (const auto &[arguments, part] : cases) {
     SCOPED_TRACE(part);

@@ -199,8 +199,8 @@ TEST_F(Checkpoints, AHeadWithTheNumbersOfTheEmbeddingIsStoredOnce) {
       run({tool("foresight-compile"), folder.path(), "--dtype=f32",
            "--sparsity=none", "--target=cpu:native", "--explain", "-o", out});
   EXPECT_EQ(result.exitCode, 0) << result.errors;
-  for (const char *part : {"equal weights are stored once, which saves 6.1 KB",
-                           "embed_tokens.weight = lm_head.weight, 6.1 KB"})
+  for (const char *part : {"equal weights are stored once, which saves 6.1 kB",
+                           "embed_tokens.weight = lm_head.weight, 6.1 kB"})
     EXPECT_NE(result.errors.find(part), std::string::npos) << result.errors;
   ProcessResult inspected = run({tool("foresight"), "inspect", out});
   for (const char *part : {"equal ones are stored once, which saves 6.14 kB",

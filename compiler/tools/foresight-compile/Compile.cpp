@@ -10,6 +10,7 @@
 #include "foresight/Import/Predictors/Predictors.h"
 #include "foresight/Transforms/Passes.h"
 #include "foresight/support/AtomicFile.h"
+#include "foresight/support/MappedFile.h"
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassManager.h"
@@ -53,7 +54,8 @@ Status Compilation::run() {
   std::error_code ignored;
   std::string start = error.message.substr(0, error.message.find(": "));
   if (error.code != ErrorCode::Usage && error.code != ErrorCode::Resource &&
-      start != options.inputName() && !fs::exists(start, ignored))
+      start != options.inputName() && start != options.profile &&
+      start != options.verify && !fs::exists(start, ignored))
     error.message = options.inputName() + ": " + error.message;
   return error;
 }
@@ -88,8 +90,11 @@ Status Compilation::runPhases() {
       return makeError(ErrorCode::Resource, options.dump,
                        ": cannot make this folder: ", error.message());
   }
+  // Found out before the work, not after it.
+  for (const std::string &file : {options.profile, options.verify})
+    if (!file.empty())
+      FORESIGHT_CHECK(MappedFile::open(file));
   if (options.emit >= Emit::Bundle) {
-    // Found out before the work, not after it.
     FORESIGHT_CHECK(AtomicFile::create(options.output));
   }
   FORESIGHT_CHECK(import());

@@ -2,6 +2,8 @@
 
 #include "Diagnostics.h"
 
+#include "foresight/support/Message.h"
+
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Location.h"
 
@@ -70,11 +72,6 @@ Error DiagnosticCollector::take(ErrorCode code, const std::string &fallback) {
 }
 
 void foresight::printError(const Error &error) {
-  std::string text;
-  for (char c : error.message) {
-    text += c;
-    if (c == '\n')
-      text += "  ";
-  }
-  fprintf(stderr, "foresight-compile: error: %s\n", text.c_str());
+  fputs(messageLine("foresight-compile", "error", error.message).c_str(),
+        stderr);
 }

@@ -9,6 +9,8 @@
 
 #include "foresight/Import/Shape/ImportShape.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <functional>
 #include <map>
@@ -105,6 +107,13 @@ Result<T> number(const std::string &option, const std::string &text, T least,
 /// Larger batches are products of prompts, which the library is better at.
 constexpr int64_t kMostSequences = 256;
 
+/// Options with a value.
+constexpr std::array valued = {
+    "-o",        "--sparsity",  "--margin",     "--density",
+    "--max-seq", "--dtype",     "--emit",       "--target",
+    "--profile", "--verify",    "--dump",       "--shape",
+    "--weights", "--max-batch", "--predictors", "--predictor"};
+
 const std::vector<std::pair<std::string, Sparsity>> sparsities = {
     {"none", Sparsity::None},
     {"exact", Sparsity::Exact},
@@ -113,9 +122,14 @@ const std::vector<std::pair<std::string, Sparsity>> sparsities = {
 class Parser {
 public:
   Result<CompileOptions> parse(const std::vector<std::string> &arguments) {
+    bool onlyInputs = false;
     for (size_t i = 0; i < arguments.size(); ++i) {
       const std::string &argument = arguments[i];
-      if (argument.size() < 2 || argument[0] != '-') {
+      if (argument == "--" && !onlyInputs) {
+        onlyInputs = true;
+        continue;
+      }
+      if (onlyInputs || argument.size() < 2 || argument[0] != '-') {
         if (!options.input.empty())
           return usage("there are two inputs, '" + options.input + "' and '" +
                        argument + "'");
@@ -131,12 +145,15 @@ public:
         continue;
       }
       std::string value;
-      if (equals != std::string::npos)
+      if (argument.size() > 2 && argument.starts_with("-o") && equals != 2) {
+        name = "-o";
+        value = argument.substr(2);
+      } else if (std::find(valued.begin(), valued.end(), name) == valued.end())
+        return usage("there is no option " + name);
+      else if (equals != std::string::npos)
         value = argument.substr(equals + 1);
       else if (i + 1 < arguments.size())
         value = arguments[++i];
-      else
-        return usage(name + " needs a value");
       if (value.empty())
         return usage(name + " needs a value");
       if (!given.emplace(name, value).second)
@@ -216,8 +233,6 @@ private:
       options.shape = value;
     } else if (name == "--weights") {
       FORESIGHT_TRY(options.seed, parseSyntheticSeed(value));
-    } else {
-      return usage("there is no option " + name);
     }
     return {};
   }

@@ -2,6 +2,8 @@
 
 #include "Progress.h"
 
+#include "foresight/support/Message.h"
+
 #include <cstdio>
 #include <fstream>
 #include <unistd.h>
@@ -11,7 +13,7 @@ using namespace foresight;
 std::string foresight::bytesText(uint64_t bytes) {
   char text[32];
   if (bytes < 1000000)
-    snprintf(text, sizeof text, "%.1f KB", bytes / 1e3);
+    snprintf(text, sizeof text, "%.1f kB", bytes / 1e3);
   else if (bytes < 1000000000)
     snprintf(text, sizeof text, "%.1f MB", bytes / 1e6);
   else
@@ -99,7 +101,7 @@ void Progress::warn(const std::string &text) {
   if (!warned.insert(text).second)
     return;
   endLine();
-  fprintf(stderr, "foresight-compile: warning: %s\n", text.c_str());
+  fputs(messageLine("foresight-compile", "warning", text).c_str(), stderr);
 }
 
 void Progress::percent(uint64_t done, uint64_t total) {

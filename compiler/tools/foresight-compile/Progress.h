@@ -53,7 +53,7 @@ private:
   std::thread watcher;
 };
 
-/// "37.5 MB".
+/// "37.5 MB", "6.1 kB".
 std::string bytesText(uint64_t bytes);
 
 } // namespace foresight

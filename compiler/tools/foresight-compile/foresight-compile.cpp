@@ -25,6 +25,17 @@ static std::string programPath(const char *argv0) {
   return length > 0 ? std::string(path, length) : argv0;
 }
 
+/// The exit code of `status`, or of what it printed, if that was lost.
+static int flushed(Status status) {
+  if (status.ok() && (fflush(stdout) != 0 || ferror(stdout)))
+    status =
+        makeError(ErrorCode::Resource, "standard output: cannot be written");
+  if (status.ok())
+    return 0;
+  printError(status.error());
+  return exitCode(status.error().code);
+}
+
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   // A file size limit is an error of the write, not the end of the process.
@@ -38,12 +49,12 @@ int main(int argc, char **argv) {
   }
   if (options->help) {
     fputs(usageText().c_str(), stdout);
-    return 0;
+    return flushed({});
   }
   if (options->version) {
     printf("foresight-compile %s, LLVM %s\n", versionText(),
            LLVM_VERSION_STRING);
-    return 0;
+    return flushed({});
   }
   Status status = [&]() -> Status {
     try {
@@ -53,9 +64,5 @@ int main(int argc, char **argv) {
                        ": not enough memory; choose a smaller model");
     }
   }();
-  if (!status.ok()) {
-    printError(status.error());
-    return exitCode(status.error().code);
-  }
-  return 0;
+  return flushed(std::move(status));
 }

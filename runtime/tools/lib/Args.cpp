@@ -35,7 +35,9 @@ Result<int64_t> Args::integer(std::string_view option, int64_t fallback,
     return number;
   std::ostringstream range;
   range << "a whole number of at least " << low;
-  if (high != std::numeric_limits<int64_t>::max())
+  // A limit that nobody reaches is of interest to those who exceed it.
+  if (high != std::numeric_limits<int64_t>::max() ||
+      code == std::errc::result_out_of_range)
     range << " and at most " << high;
   return makeError(ErrorCode::Usage, "--", option, " is '", value,
                    "': expected ", range.str());
@@ -52,7 +54,7 @@ Result<double> Args::number(std::string_view option, double fallback) const {
       std::isfinite(number))
     return number;
   return makeError(ErrorCode::Usage, "--", option, " is '", value,
-                   "': expected a number");
+                   "': expected a finite number");
 }
 
 Result<std::string>
@@ -120,10 +122,12 @@ Result<Args> parseArgs(const CommandSpec &command,
     if (word.starts_with("-o") && isKnown("o")) {
       if (parsed.has("o"))
         return makeError(ErrorCode::Usage, "-o is given twice");
-      if (word.size() == 2 && i + 1 == arguments.size())
+      std::string value(word.substr(word.starts_with("-o=") ? 3 : 2));
+      if (word.size() == 2 && i + 1 < arguments.size())
+        value = arguments[++i];
+      if (value.empty())
         return makeError(ErrorCode::Usage, "-o needs a value");
-      parsed.values["o"] = {word.size() > 2 ? std::string(word.substr(2))
-                                            : arguments[++i]};
+      parsed.values["o"] = {std::move(value)};
       continue;
     }
     if (!word.starts_with("--")) {
@@ -153,10 +157,10 @@ Result<Args> parseArgs(const CommandSpec &command,
       value = word.substr(equals + 1);
     } else if (i + 1 < arguments.size()) {
       value = arguments[++i];
-    } else {
+    }
+    if (option->value && value.empty())
       return makeError(ErrorCode::Usage, "--", name,
                        " needs a value: ", option->value);
-    }
     std::vector<std::string> &values = parsed.values[name];
     if (!values.empty() && !option->repeats)
       return makeError(ErrorCode::Usage, "--", name, " is given twice");
@@ -203,6 +207,9 @@ Result<std::vector<int32_t>> parseIds(std::string_view text) {
     int32_t id = 0;
     const auto [end, code] =
         std::from_chars(part.data(), part.data() + part.size(), id);
+    if (code == std::errc::result_out_of_range)
+      return makeError(ErrorCode::Usage, "token id ", part,
+                       " is too large for any vocabulary");
     if (code != std::errc() || end != part.data() + part.size())
       return makeError(ErrorCode::Usage, "token id '", part,
                        "' is not a whole number: expected ids like 2,5,9");

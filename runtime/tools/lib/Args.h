@@ -55,7 +55,8 @@ private:
   std::map<std::string, std::vector<std::string>, std::less<>> values;
 };
 
-/// `--name value`, `--name=value`, `-o value`; `--` ends options. An unknown
+/// `--name value`, `--name=value`, `-o value`, `-ovalue`; `--` ends options. An
+/// empty value is none. An unknown
 /// option is Usage and names the nearest known one.
 Result<Args> parseArgs(const CommandSpec &command,
                        std::span<const std::string> arguments);

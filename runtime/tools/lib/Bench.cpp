@@ -224,15 +224,22 @@ Status writeChromeTrace(Session &session, const Sequence &sequence,
   return writeFileAtomically(path, events.json());
 }
 
+/// Of tokens and of repetitions; two of them can be added.
+constexpr int64_t kMostCount = int64_t{1} << 24;
+
 Status bench(const Args &args) {
   BenchOptions options;
-  FORESIGHT_TRY(options.promptTokens, args.integer("prompt-tokens", 128, 1));
-  FORESIGHT_TRY(options.tokens, args.integer("tokens", 32, 1));
-  FORESIGHT_TRY(options.repeat, args.integer("repeat", 5, 1));
+  FORESIGHT_TRY(options.promptTokens,
+                args.integer("prompt-tokens", 128, 1, kMostCount));
+  FORESIGHT_TRY(options.tokens, args.integer("tokens", 32, 1, kMostCount));
+  FORESIGHT_TRY(options.repeat, args.integer("repeat", 5, 1, kMostCount));
   FORESIGHT_TRY(options.batch, args.integer("batch", 0, 1));
   // Found out before the work, not after it.
-  if (args.has("trace"))
-    FORESIGHT_CHECK(AtomicFile::create(args.text("trace")));
+  if (args.has("trace")) {
+    FORESIGHT_TRY(const std::string bundle, bundlePath(args));
+    FORESIGHT_CHECK(checkOutput("--trace", args.text("trace"),
+                                {bundle, args.text("text")}));
+  }
   FORESIGHT_TRY(Model model, loadModel(args, /*measure=*/true));
   Session &session = *model.session;
   if (options.batch > session.sequences())
@@ -253,7 +260,8 @@ Status bench(const Args &args) {
   report.promptTokens = options.promptTokens;
   report.tokens = options.tokens;
   report.repeat = options.repeat;
-  FORESIGHT_TRY(const int64_t threads, args.integer("threads", 0, 1, 4096));
+  FORESIGHT_TRY(const int64_t threads,
+                args.integer("threads", 0, 1, kMostThreads));
   FORESIGHT_TRY(report.bandwidth,
                 measureReadBandwidth(static_cast<int>(threads)));
   FORESIGHT_TRY(const Sequence sequence, makeSequence(model, args, options));

@@ -70,7 +70,9 @@ Status calibrate(const Args &args) {
                 args.choice("split", {"none", "paragraphs"}));
   FORESIGHT_TRY(const int64_t tokens, args.integer("tokens", 8192, 2));
   // Found out before the work, not after it.
-  FORESIGHT_CHECK(AtomicFile::create(args.text("o")));
+  FORESIGHT_TRY(const std::string bundle, bundlePath(args));
+  FORESIGHT_CHECK(
+      checkOutput("-o", args.text("o"), {bundle, args.text("text")}));
   FORESIGHT_TRY(const std::string text, readTextFile(args.text("text")));
   FORESIGHT_TRY(Model model, loadModel(args));
   FORESIGHT_TRY(options.window,
@@ -85,7 +87,8 @@ Status calibrate(const Args &args) {
                  args.text("text")));
   if (static_cast<int64_t>(ids.size()) > tokens)
     ids.resize(tokens);
-  FORESIGHT_TRY(const int64_t threads, args.integer("threads", 0, 1, 4096));
+  FORESIGHT_TRY(const int64_t threads,
+                args.integer("threads", 0, 1, kMostThreads));
   options.threads =
       threads > 0 ? static_cast<int>(threads) : availableThreads();
 

@@ -158,6 +158,8 @@ void printRest(const Manifest &manifest) {
 }
 
 Status inspect(const Args &args) {
+  if (args.has("json") && args.has("profile"))
+    return makeError(ErrorCode::Usage, "give one of --json and --profile");
   FORESIGHT_TRY(const auto bundle, openBundle(args));
   if (args.has("json")) {
     FORESIGHT_TRY(Json manifest,

@@ -1,6 +1,8 @@
 //===- Model.cpp - A bundle ready to run ----------------------------------===//
 #include "Model.h"
 
+#include "foresight/support/AtomicFile.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -87,11 +89,11 @@ static Result<std::unique_ptr<Device>> createDevice(const Args &args,
                      ": is for the device '", wanted,
                      "', which this foresight does not have: compile it with "
                      "--target=cpu or cuda");
-  if (name == "cpu")
-    return createCpuDevice(cpu);
   CudaOptions cuda;
   FORESIGHT_TRY(const std::string overlap,
                 args.choice("overlap", {"on", "off"}));
+  if (name == "cpu")
+    return createCpuDevice(cpu);
   cuda.overlap = overlap == "on";
   cuda.measureLink = measure;
   if (name != "cuda") {
@@ -99,7 +101,8 @@ static Result<std::unique_ptr<Device>> createDevice(const Args &args,
     const char *end = name.data() + name.size();
     const auto [rest, error] = std::from_chars(
         name.data() + std::min(prefix.size(), name.size()), end, cuda.ordinal);
-    if (!name.starts_with(prefix) || error != std::errc() || rest != end)
+    if (!name.starts_with(prefix) || error != std::errc() || rest != end ||
+        cuda.ordinal < 0)
       return makeError(ErrorCode::Usage, "--device=", name,
                        ": use cpu, cuda or cuda:N");
   }
@@ -109,7 +112,8 @@ static Result<std::unique_ptr<Device>> createDevice(const Args &args,
 Result<Model> loadModel(const Args &args, bool measure) {
   // Options first: a wrong one should not wait for gigabytes to be read.
   CpuOptions options;
-  FORESIGHT_TRY(const int64_t threads, args.integer("threads", 0, 1, 4096));
+  FORESIGHT_TRY(const int64_t threads,
+                args.integer("threads", 0, 1, kMostThreads));
   options.threads = static_cast<int>(threads);
   FORESIGHT_TRY(const std::string memory,
                 args.choice("weights", {"auto", "copy", "map"}));
@@ -129,6 +133,18 @@ Result<Model> loadModel(const Args &args, bool measure) {
   return model;
 }
 
+Status checkOutput(std::string_view option, const std::string &path,
+                   std::initializer_list<std::string> inputs) {
+  for (const std::string &input : inputs) {
+    std::error_code failure;
+    if (std::filesystem::equivalent(input, path, failure))
+      return makeError(ErrorCode::Usage, option, " ", path, ": is ", input,
+                       ", which is read; name another file");
+  }
+  FORESIGHT_CHECK(AtomicFile::create(path));
+  return {};
+}
+
 Result<std::string> readTextFile(const std::string &path) {
   const bool standard = path == "-";
   const std::string name = standard ? "standard input" : path;
@@ -139,6 +155,10 @@ Result<std::string> readTextFile(const std::string &path) {
   if (!file)
     return makeError(ErrorCode::BadInput, name,
                      ": cannot be opened: ", std::strerror(errno));
+  std::error_code ignored;
+  if (!standard && std::filesystem::is_directory(path, ignored))
+    return makeError(ErrorCode::BadInput, name,
+                     ": is a folder, expected a file");
   std::string text;
   char buffer[1 << 16];
   while (const size_t count =
@@ -157,7 +177,8 @@ Result<std::string> readTextFile(const std::string &path) {
 Result<std::vector<int32_t>> encodeText(const text::Tokenizer &tokenizer,
                                         const std::string &text,
                                         TextSplit split,
-                                        const std::string &source) {
+                                        const std::string &file) {
+  const std::string source = file == "-" ? "standard input" : file;
   const auto named = [&](Error error) {
     error.message = source + ": " + error.message;
     return error;

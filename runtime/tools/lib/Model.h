@@ -16,6 +16,9 @@
 
 namespace foresight::tools {
 
+/// More than a machine has, and few enough to start.
+constexpr int64_t kMostThreads = 1024;
+
 /// What every output about a bundle of made-up weights says.
 constexpr const char *kSyntheticNote = "synthetic weights: speed only";
 
@@ -43,6 +46,11 @@ Result<std::unique_ptr<Bundle>> openBundle(const Args &args);
 /// Opens it, says so on stderr if it is synthetic, and makes a session.
 /// `measure`: what is loaded tells how fast that was.
 Result<Model> loadModel(const Args &args, bool measure = false);
+
+/// Fails where `path`, the value of `option`, cannot be written, or is one of
+/// `inputs`.
+Status checkOutput(std::string_view option, const std::string &path,
+                   std::initializer_list<std::string> inputs);
 
 /// Reads a whole text file; "-" is standard input.
 Result<std::string> readTextFile(const std::string &path);

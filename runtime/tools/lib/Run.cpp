@@ -144,6 +144,11 @@ Status run(const Args &args) {
   Output output = outputName == "text"  ? Output::Text
                   : outputName == "ids" ? Output::Ids
                                         : Output::Json;
+  if (args.has("echo") && output != Output::Text)
+    return makeError(ErrorCode::Usage, "--echo is for --output=text");
+  if (args.has("no-special") && args.has("ids"))
+    return makeError(ErrorCode::Usage,
+                     "--no-special is for text; --ids are taken as they are");
   FORESIGHT_TRY(const std::vector<std::string> texts, promptsOf(args));
   FORESIGHT_TRY(Model model, loadModel(args));
   Session &session = *model.session;

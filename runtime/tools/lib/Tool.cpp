@@ -1,7 +1,9 @@
 //===- Tool.cpp - Choosing a command --------------------------------------===//
 #include "Commands.h"
+#include "Model.h"
 
 #include "foresight/abi/BundleFormat.h"
+#include "foresight/support/Message.h"
 #include "foresight/support/Version.h"
 
 #include <cstdio>
@@ -25,8 +27,15 @@ static std::string overview(const std::vector<Command> &commands) {
 
 static int fail(const Error &error) {
   std::fflush(stdout);
-  std::fprintf(stderr, "foresight: error: %s\n", error.message.c_str());
+  std::fputs(messageLine("foresight", "error", error.message).c_str(), stderr);
   return exitCode(error.code);
+}
+
+/// Prints `text` and ends the tool.
+static int say(const std::string &text) {
+  std::fputs(text.c_str(), stdout);
+  const Status status = flushOutput();
+  return status.ok() ? 0 : fail(status.error());
 }
 
 int runTool(std::span<const std::string> arguments) {
@@ -39,13 +48,11 @@ int runTool(std::span<const std::string> arguments) {
   }
   const std::string &name = arguments[0];
   if (name == "--help" || name == "-h" || name == "help") {
-    std::fputs(overview(commands).c_str(), stdout);
-    return 0;
+    return say(overview(commands));
   }
   if (name == "--version") {
-    std::printf("foresight %s, bundle format %u\n", versionText(),
-                bundle::kFormatVersion);
-    return 0;
+    return say("foresight " + std::string(versionText()) + ", bundle format " +
+               std::to_string(bundle::kFormatVersion) + "\n");
   }
   for (const Command &command : commands) {
     if (name != command.spec.name)
@@ -54,8 +61,7 @@ int runTool(std::span<const std::string> arguments) {
     if (!args.ok())
       return fail(args.error());
     if (args->has("help")) {
-      std::fputs(helpText(command.spec).c_str(), stdout);
-      return 0;
+      return say(helpText(command.spec));
     }
     const Status status = command.run(*args);
     return status.ok() ? 0 : fail(status.error());

@@ -34,7 +34,8 @@ static std::string messageOf(std::vector<std::string> words) {
 TEST(Args, ValuesMayFollowOrBeAttached) {
   for (const auto &words : std::vector<std::vector<std::string>>{
            {"--count", "3", "in", "-o", "out", "--fast"},
-           {"in", "--count=3", "-oout", "--fast"}}) {
+           {"in", "--count=3", "-oout", "--fast"},
+          {"in", "--count=3", "-o=out", "--fast"}}) {
     Result<Args> args = parse(words);
     ASSERT_TRUE(args.ok()) << args.error().message;
     EXPECT_EQ(*args->integer("count", 0, 0), 3);
@@ -44,10 +45,10 @@ TEST(Args, ValuesMayFollowOrBeAttached) {
   }
 }
 
-TEST(Args, AValueMayBeEmptyHoldEqualsOrStartWithADash) {
-  Result<Args> args = parse({"--stop=", "--stop=a=b", "--stop", "--fast"});
+TEST(Args, AValueMayHoldEqualsOrStartWithADash) {
+  Result<Args> args = parse({"--stop=a=b", "--stop", "--fast"});
   ASSERT_TRUE(args.ok());
-  EXPECT_THAT(args->all("stop"), ElementsAre("", "a=b", "--fast"));
+  EXPECT_THAT(args->all("stop"), ElementsAre("a=b", "--fast"));
   EXPECT_FALSE(args->has("fast"));
 }
 
@@ -62,7 +63,10 @@ TEST(Args, WrongOptionsAreUsage) {
   EXPECT_THAT(messageOf({"--weird"}), HasSubstr("make --help"));
   EXPECT_THAT(messageOf({"-x"}), HasSubstr("-x"));
   EXPECT_THAT(messageOf({"--count"}), HasSubstr("needs a value: N"));
-  EXPECT_THAT(messageOf({"-o"}), HasSubstr("needs a value"));
+  EXPECT_THAT(messageOf({"--count="}), HasSubstr("needs a value: N"));
+  EXPECT_THAT(messageOf({"--count", ""}), HasSubstr("needs a value: N"));
+  for (const char *empty : {"-o", "-o="})
+    EXPECT_THAT(messageOf({empty}), HasSubstr("-o needs a value"));
   EXPECT_THAT(messageOf({"--fast=1"}), HasSubstr("takes no value"));
   EXPECT_THAT(messageOf({"--count=1", "--count=2"}), HasSubstr("twice"));
   EXPECT_THAT(messageOf({"-oa", "-ob"}), HasSubstr("twice"));
@@ -70,17 +74,23 @@ TEST(Args, WrongOptionsAreUsage) {
 
 TEST(Args, NumbersOutOfRangeOrWithRestAreUsage) {
   for (const char *value :
-       {"", "x", "3x", "-1", "11", "1e3", "3.0", "99999999999999999999"}) {
+       {"x", "3x", "-1", "11", "1e3", "3.0", "99999999999999999999"}) {
     Result<Args> args = parse({std::string("--count=") + value});
     ASSERT_TRUE(args.ok());
     Result<int64_t> count = args->integer("count", 0, 0, 10);
     ASSERT_FALSE(count.ok()) << value;
     EXPECT_EQ(count.error().code, ErrorCode::Usage);
   }
-  for (const char *value : {"", "x", "1,5", "nan", "inf", "1e999"})
+  for (const char *value : {"x", "1,5", "nan", "inf", "1e999"})
     EXPECT_FALSE(
         parse({std::string("--count=") + value})->number("count", 0).ok())
         << value;
+  // Too large for 64 bits is told from not a number.
+  EXPECT_THAT(parse({"--count=99999999999999999999"})
+                  ->integer("count", 0, 0)
+                  .error()
+                  .message,
+              HasSubstr("at most 9223372036854775807"));
   EXPECT_EQ(*parse({"--count=1e-3"})->number("count", 0), 1e-3);
   EXPECT_EQ(*parse({})->integer("count", 7, 0), 7);
 }
@@ -97,6 +107,7 @@ TEST(Args, IdsAreWholeNumbersWithCommas) {
   EXPECT_THAT(*parseIds("-1"), ElementsAre(-1)); // the session refuses it
   for (const char *text : {"", ",", "2,", "2,x", "2;5", "3000000000"})
     EXPECT_FALSE(parseIds(text).ok()) << text;
+  EXPECT_THAT(parseIds("3000000000").error().message, HasSubstr("too large"));
 }
 
 TEST(Args, HelpNamesEveryOption) {
