@@ -192,7 +192,8 @@ void Recogniser::matchAttention(State &state, ArrayRef<int> parts,
         std::optional<double> scale = solveScale(state, roles);
         if (!scale)
           continue;
-        double meant = 1 / std::sqrt(static_cast<double>(width / heads));
+        const int64_t headSize = width / heads;
+        double meant = 1 / std::sqrt(static_cast<double>(headSize));
         // The query may have been scaled in fewer bits than the result has.
         double precision =
             std::max(precisionOf(state.tensors.front()),

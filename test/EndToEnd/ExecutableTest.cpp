@@ -1,5 +1,7 @@
 //===- ExecutableTest.cpp - Outputs as files ------------------------------===//
 
+#include <sstream>
+
 #include "Harness.h"
 
 #include "foresight/support/Json.h"
@@ -46,7 +48,6 @@ TEST(Bundles, OfTheSameInputAreTheSameBytes) {
 /// Every text that --emit writes is one that can be compiled on.
 TEST(Emit, PhasesCanBeReadAgain) {
   TemporaryFolder folder;
-  const std::string whole = readFile(compiled({source(kModel)}));
   for (std::string phase : {"foresight", "scheduled"}) {
     std::string text = folder / (phase + ".mlir"), bundle = folder / "m.fsb";
     ProcessResult first = run({tool("foresight-compile"), source(kModel), "-q",
@@ -131,13 +132,14 @@ TEST(Memory, OfACompileIsSmall) {
   ProcessResult result = run({tool("foresight-compile"), source(kModel),
                               "--target=cpu", "-o", folder / "m.fsb"});
   ASSERT_EQ(result.exitCode, 0) << result.errors;
-  size_t at = result.errors.find("peak memory ");
+  const std::string said = "peak memory ";
+  size_t at = result.errors.find(said);
   ASSERT_NE(at, std::string::npos) << result.errors;
+  std::istringstream found(result.errors.substr(at + said.size()));
   double megabytes = 0;
-  ASSERT_EQ(sscanf(result.errors.c_str() + at, "peak memory %lf MB beyond",
-                   &megabytes),
-            1)
-      << result.errors;
+  std::string unit, beyond;
+  ASSERT_TRUE(found >> megabytes >> unit >> beyond) << result.errors;
+  ASSERT_EQ(unit + " " + beyond, "MB beyond") << result.errors;
   EXPECT_GT(megabytes, 1);
   EXPECT_LT(megabytes, 300);
 }

@@ -164,7 +164,7 @@ TEST_F(Checkpoints, EveryNamingWholeOrInShards) {
     SCOPED_TRACE(c.prefix);
     fs::remove_all(folder.path());
     fs::create_directories(folder.path());
-    write("bare_names", c.shards, [&](std::string name) {
+    write("bare_names", c.shards, [&](const std::string &name) {
       return c.prefix + name.substr(std::string("decoder.").size());
     });
     TemporaryFolder copy; // a bundle is compiled once a path
@@ -174,14 +174,15 @@ TEST_F(Checkpoints, EveryNamingWholeOrInShards) {
 }
 
 TEST_F(Checkpoints, AHeadThatStandsForTheEmbedding) {
-  write("bare_names", 1, [](std::string name) {
+  write("bare_names", 1, [](const std::string &name) -> std::string {
     return name == "decoder.embed_tokens.weight" ? "lm_head.weight" : name;
   });
   expectLogitsOf("bare_names", folder.path());
 }
 
 TEST_F(Checkpoints, AHeadWithTheNumbersOfTheEmbeddingIsStoredOnce) {
-  write("bare_names", 1, [](std::string name) { return name; });
+  write("bare_names", 1,
+        [](const std::string &name) -> std::string { return name; });
   // The same numbers once more, elsewhere in the file.
   auto file = Safetensors::openFile(folder / "model.safetensors");
   ASSERT_TRUE(file.ok());

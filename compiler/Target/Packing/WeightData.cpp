@@ -200,6 +200,7 @@ std::string WeightData::key() const {
 
 std::vector<std::string> WeightData::tensorNames() const {
   std::vector<std::string> names;
+  names.reserve(parts.size());
   for (const Part &part : parts)
     names.push_back(part.tensor->name);
   return names;
@@ -249,7 +250,7 @@ Result<bool> packing::equalContent(const WeightData &a, const WeightData &b) {
     FORESIGHT_CHECK(a.readRows(row, end, left.data(), stride));
     FORESIGHT_CHECK(b.readRows(row, end, right.data(), stride));
     if (std::memcmp(left.data(), right.data(),
-                    static_cast<size_t>((end - row) * stride)))
+                    static_cast<size_t>((end - row) * stride)) != 0)
       return false;
   }
   return true;

@@ -88,9 +88,12 @@ float findScale(std::span<const float> row, int bits) {
   };
   for (int i = 1; i < kSteps && ratio > 1; ++i)
     improve(widest / std::pow(ratio, static_cast<float>(i)));
-  for (float step = std::sqrt(ratio), i = 0; i < 3; ++i, step = std::sqrt(step))
+  float step = ratio;
+  for (int i = 0; i < 3; ++i) {
+    step = std::sqrt(step);
     if (!improve(best * step))
       improve(best / step);
+  }
   // Below that grid: alternate between the best scale for the codes and the
   // best codes for the scale.
   for (int i = 0; i < 2 && improve(trial.better); ++i) {

@@ -26,15 +26,15 @@ Result<HugeMemory> HugeMemory::allocate(int64_t bytes) {
     return makeError(ErrorCode::Resource, "no memory for ", bytes,
                      " bytes: ", std::strerror(errno));
   }
-  auto address = reinterpret_cast<uintptr_t>(memory.mapping);
+  memory.start = static_cast<std::byte *>(memory.mapping);
   if (huge) {
-    address = (address + kHugePage - 1) / kHugePage * kHugePage;
+    const size_t past = reinterpret_cast<uintptr_t>(memory.start) % kHugePage;
+    memory.start += past ? kHugePage - past : 0;
     // A hint: without huge pages everything works, only slower.
     const size_t whole =
         (static_cast<size_t>(bytes) + kHugePage - 1) / kHugePage * kHugePage;
-    (void)madvise(reinterpret_cast<void *>(address), whole, MADV_HUGEPAGE);
+    (void)madvise(memory.start, whole, MADV_HUGEPAGE);
   }
-  memory.start = reinterpret_cast<std::byte *>(address);
   memory.length = bytes;
   return memory;
 }

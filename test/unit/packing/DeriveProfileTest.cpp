@@ -57,6 +57,7 @@ protected:
   }
   static std::vector<int64_t> bits(const DerivedProfile &derived) {
     std::vector<int64_t> result;
+    result.reserve(derived.profile.layers.size());
     for (const auto &[layer, choice] : derived.profile.layers)
       result.push_back(choice.bits);
     return result;
