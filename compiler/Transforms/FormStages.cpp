@@ -150,7 +150,7 @@ struct FormStagesPass
     if (failed(groups))
       return failure();
     nameStages(entry, *groups);
-    // Code for few rows is made for how many there may be.
+    // Code for a batch is made for how many rows there may be.
     bool areFew = hasFewRows(entry, info);
     for (const StageGroup &group : *groups) {
       StageOp stage = makeStage(group, entry.getBody().front());

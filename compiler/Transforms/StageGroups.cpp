@@ -18,6 +18,13 @@ static AddOp residualOf(Operation *product) {
   return result.hasOneUse() ? dyn_cast<AddOp>(*result.user_begin()) : AddOp();
 }
 
+/// The most rows of `decode_batch`; 0: another entry.
+static int64_t rowsOfBatch(func::FuncOp entry) {
+  auto name = entry->getAttrOfType<StringAttr>(kEntryAttr);
+  auto rows = entry->getAttrOfType<IntegerAttr>(kMaxTokensAttr);
+  return name && name.getValue() == "decode_batch" && rows ? rows.getInt() : 0;
+}
+
 /// Whether `value` can only be known when `op`, of the same block, has run.
 static bool dependsOn(Value value, Operation *op) {
   SmallVector<Value> open = {value};
@@ -60,6 +67,7 @@ public:
   GroupBuilder(func::FuncOp entry, const TargetInfo &target)
       : target(target), block(entry.getBody().front()),
         areFew(hasFewRows(entry, target)),
+        fewProducts(areFew && rowsOfBatch(entry) <= target.mostFewRows()),
         columnsBecomeRows(target.multipliesByRows() &&
                           !leavesOutRows(entry->getParentOfType<ModuleOp>())) {}
 
@@ -91,7 +99,9 @@ private:
 
   const TargetInfo &target;
   Block &block;
-  bool areFew, columnsBecomeRows;
+  /// Whether rows are those of a batch, whether there is code for products of
+  /// so many, and whether products by columns become such by rows.
+  bool areFew, fewProducts, columnsBecomeRows;
   std::vector<StageGroup> groups;
   llvm::DenseMap<Operation *, unsigned> groupOf;
   /// What predicts and selects for the MLP behind an attention.
@@ -108,13 +118,12 @@ RowCount GroupBuilder::rowsOf(Operation *op) const {
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   if (type.getDimSize(0) == 1)
     return RowCount::One;
-  // Of products: by 16-bit weights and rows of the output.
   bool isKnown = areFew;
-  if (auto linear = dyn_cast<LinearOp>(op))
-    isKnown &= !getElementTypeOrSelf(linear.getWeight()).isF32();
-  if (auto column = dyn_cast<ColumnLinearOp>(op))
-    isKnown &=
-        columnsBecomeRows && !getElementTypeOrSelf(column.getWeight()).isF32();
+  if (isa<LinearOp, ColumnLinearOp>(op)) {
+    bool isByRows = isa<LinearOp>(op) || columnsBecomeRows;
+    bool isWide = getElementTypeOrSelf(op->getOperand(1)).isF32();
+    isKnown &= fewProducts && isByRows && !isWide;
+  }
   return isKnown ? RowCount::Few : RowCount::Many;
 }
 
@@ -324,10 +333,7 @@ FailureOr<std::vector<StageGroup>> GroupBuilder::run() {
 }
 
 bool foresight::hasFewRows(func::FuncOp entry, const TargetInfo &target) {
-  auto name = entry->getAttrOfType<StringAttr>(kEntryAttr);
-  auto rows = entry->getAttrOfType<IntegerAttr>(kMaxTokensAttr);
-  return name && name.getValue() == "decode_batch" && rows &&
-         rows.getInt() <= target.mostFewRows();
+  return target.mostFewRows() > 0 && rowsOfBatch(entry) > 0;
 }
 
 FailureOr<std::vector<StageGroup>>

@@ -51,7 +51,8 @@ mlir::FailureOr<std::vector<StageGroup>> groupStages(mlir::func::FuncOp entry,
 /// there is none, or if others use the scores.
 AttentionOp attentionBeside(GatherLinearOp gather);
 
-/// Whether rows of an entry are those of a batch, and few for the target.
+/// Whether rows of an entry are those of a batch, for which the target has code
+/// of its own.
 bool hasFewRows(mlir::func::FuncOp entry, const TargetInfo &target);
 
 /// Fills in `name`, `role` and `layer` of ordered groups.

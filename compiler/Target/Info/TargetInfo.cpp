@@ -49,8 +49,9 @@ public:
   bool predictsBesideAttention() const override { return true; }
   // A block of columns reads pieces of rows and its groups' sums must meet.
   bool multipliesByRows() const override { return true; }
-  // Weights are what is read: each once for four tiles of eight rows.
-  int64_t mostFewRows() const override { return 32; }
+  // Weights are what is read, each once for two tiles of eight rows. With more
+  // tiles the library is faster.
+  int64_t mostFewRows() const override { return 16; }
   bool groupsProducts(RowCount rows) const override {
     return rows != RowCount::Many;
   }

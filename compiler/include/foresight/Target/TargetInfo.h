@@ -34,8 +34,8 @@ public:
   /// Whether rows of a prompt are stored rounded to the 16 bits that products,
   /// caches and attention read them with.
   virtual bool narrowsPromptRows() const = 0;
-  /// Rows of a batch up to which they are few: products of them by 16-bit
-  /// weights, by rows of the output, are generated code. 0: never.
+  /// Rows of a batch up to which products of them by 16-bit weights, by rows of
+  /// the output, are generated code. 0: a batch is computed as a prompt is.
   virtual int64_t mostFewRows() const = 0;
   /// Most prompt tokens of one call: memory for rows grows with them.
   virtual int64_t promptTokens() const = 0;
