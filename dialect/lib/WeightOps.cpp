@@ -63,9 +63,9 @@ LogicalResult verifyDerived(WeightOp op, DerivedAttr source) {
            << ", which takes " << needed << ", from " << count;
   };
   if (source.getFirst() && source.getKind() != DerivedKind::SliceRows)
-    return op.emitOpError() << "is derived by "
-                            << stringifyDerivedKind(source.getKind())
-                            << ", which has no first row";
+    return op.emitOpError()
+           << "is derived by " << stringifyDerivedKind(source.getKind())
+           << ", which has no first row";
   switch (source.getKind()) {
   case DerivedKind::Transpose:
   case DerivedKind::SliceRows:

@@ -284,8 +284,7 @@ Status Session::writeSequence(int64_t entry) {
   if (info.sequences < 0)
     return {};
   const auto sequence = static_cast<int32_t>(current);
-  return runs->write(info.sequences, 0,
-                     std::as_bytes(std::span(&sequence, 1)));
+  return runs->write(info.sequences, 0, std::as_bytes(std::span(&sequence, 1)));
 }
 
 Status Session::run(int64_t entry, const Step &now, bool wantLogits) {

@@ -12,7 +12,6 @@
 namespace foresight::tools {
 namespace {
 
-
 Result<GenerateOptions> generateOptions(const Args &args) {
   GenerateOptions options;
   // Asking for a kind of sampling is asking for sampling.

@@ -35,7 +35,7 @@ TEST(Args, ValuesMayFollowOrBeAttached) {
   for (const auto &words : std::vector<std::vector<std::string>>{
            {"--count", "3", "in", "-o", "out", "--fast"},
            {"in", "--count=3", "-oout", "--fast"},
-          {"in", "--count=3", "-o=out", "--fast"}}) {
+           {"in", "--count=3", "-o=out", "--fast"}}) {
     Result<Args> args = parse(words);
     ASSERT_TRUE(args.ok()) << args.error().message;
     EXPECT_EQ(*args->integer("count", 0, 0), 3);

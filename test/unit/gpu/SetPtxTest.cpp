@@ -113,8 +113,7 @@ protected:
 
   /// Whether fc1 reads its set before it waits.
   bool isReadEarly(llvm::StringRef launches) {
-    OwningOpRef<ModuleOp> module = parse({64, 96, 16, "f16"}, launches),
-                          code;
+    OwningOpRef<ModuleOp> module = parse({64, 96, 16, "f16"}, launches), code;
     std::string error, ptx;
     if (!module || failed(lowerToGpu(*module, code)) ||
         failed(emitPtx(*code, *cudaVariant("cuda:sm_90", error), ptx)))

@@ -32,8 +32,8 @@ foresight_sampling deviceOptions(const SamplerOptions &options);
 /// See Sampling.h: the same integer on every device.
 uint64_t tokenWeight(float below, float scale);
 
-/// Picks tokens as Sampling.h says. Of equal logits the one with the lower id counts as larger.
-/// Allocates nothing after the first call. Not thread-safe.
+/// Picks tokens as Sampling.h says. Of equal logits the one with the lower id
+/// counts as larger. Allocates nothing after the first call. Not thread-safe.
 class Sampler {
 public:
   explicit Sampler(const SamplerOptions &options) : options(options) {}

@@ -27,7 +27,7 @@ struct LayerProfile {
     /// Neurons that a low-rank predictor scores above zero; it is a pair of
     /// matrices beside the model's weights.
     LowRank,
-    Skip,   ///< fc1 dense; fc2 rows of inactive neurons are not read
+    Skip, ///< fc1 dense; fc2 rows of inactive neurons are not read
     Dense,
   };
   enum class Lookahead { Here, HalfBlock, Block, TwoBlocks };
