@@ -343,11 +343,12 @@ BundleImage TestModel::image() const {
 }
 
 BundleImage TestModel::image(const std::string &code) const {
-  const std::string variant = manifest["target"]["variants"][0]["name"];
-  return {{{SectionKind::kManifest, "", manifest.dump()},
-           {SectionKind::kCode, variant, code},
-           {SectionKind::kTokenizer, "", "{}"},
-           {SectionKind::kWeights, "", weights()}}};
+  BundleImage made{{{SectionKind::kManifest, "", manifest.dump()}}};
+  for (const Json &variant : manifest["target"]["variants"])
+    made.sections.push_back({SectionKind::kCode, variant["name"], code});
+  made.sections.push_back({SectionKind::kTokenizer, "", "{}"});
+  made.sections.push_back({SectionKind::kWeights, "", weights()});
+  return made;
 }
 
 std::string TestModel::write(const std::string &name) const {

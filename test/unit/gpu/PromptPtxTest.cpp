@@ -4,14 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "foresight/Conversion/ForesightToGpu/ForesightToGpu.h"
-#include "foresight/Dialect/Foresight.h"
-#include "foresight/Target/Cuda/CudaTarget.h"
-
-#include "mlir/Parser/Parser.h"
-
-#include "llvm/Support/FormatVariadic.h"
-#include "gtest/gtest.h"
+#include "PtxHarness.h"
 
 using namespace mlir;
 using namespace foresight;
@@ -66,16 +59,7 @@ TEST_P(PromptPtxTest, AssemblesWithoutSpills) {
                                       c.element)
                             .str();
   EXPECT_EQ(ptx.find(product) != std::string::npos, c.usesTensorCores);
-
-  std::string ptxas = findPtxas();
-  if (ptxas.empty())
-    GTEST_SKIP() << "no ptxas: the PTX was not assembled";
-  FailureOr<PtxasResult> result = assemblePtx(ptxas, ptx, *variant, error);
-  ASSERT_TRUE(succeeded(result)) << error << ptx;
-  ASSERT_EQ(result->entries.size(), 1u);
-  EXPECT_EQ(result->entries[0].spillBytes, 0);
-  EXPECT_EQ(result->entries[0].stackBytes, 0);
-  RecordProperty("registers", static_cast<int>(result->entries[0].registers));
+  expectNoSpills(ptx, *variant);
 }
 
 TEST_P(PromptPtxTest, ABlockTakesManyTokensWhereTensorCoresDo) {

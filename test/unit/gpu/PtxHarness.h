@@ -15,7 +15,24 @@ namespace foresight {
 
 constexpr int64_t kKiB = 1 << 10;
 
-/// Assembles what the module holds and expects all values in registers.
+/// Assembles `ptx` and expects all values in registers; records how many.
+inline void expectNoSpills(const std::string &ptx, const CudaVariant &variant) {
+  std::string error, ptxas = findPtxas();
+  if (ptxas.empty())
+    GTEST_SKIP() << "no ptxas: the PTX was not assembled";
+  mlir::FailureOr<PtxasResult> result = assemblePtx(ptxas, ptx, variant, error);
+  ASSERT_TRUE(succeeded(result)) << error << ptx;
+  EXPECT_FALSE(result->entries.empty());
+  for (const PtxasEntry &entry : result->entries) {
+    EXPECT_EQ(entry.spillBytes, 0) << entry.name;
+    EXPECT_EQ(entry.stackBytes, 0) << entry.name;
+    EXPECT_GT(entry.registers, 0) << entry.name;
+    testing::Test::RecordProperty(entry.name,
+                                  static_cast<int>(entry.registers));
+  }
+}
+
+/// Lowers and assembles what the module holds.
 inline void expectAssembles(mlir::ModuleOp module, int64_t capability) {
   mlir::OwningOpRef<mlir::ModuleOp> code;
   ASSERT_TRUE(succeeded(lowerToGpu(module, code, capability)));
@@ -24,16 +41,7 @@ inline void expectAssembles(mlir::ModuleOp module, int64_t capability) {
       cudaVariant(llvm::formatv("cuda:sm_{0}", capability).str(), error);
   ASSERT_TRUE(succeeded(variant)) << error;
   ASSERT_TRUE(succeeded(emitPtx(*code, *variant, ptx)));
-  std::string ptxas = findPtxas();
-  if (ptxas.empty())
-    GTEST_SKIP() << "no ptxas: the PTX was not assembled";
-  mlir::FailureOr<PtxasResult> result =
-      assemblePtx(ptxas, ptx, *variant, error);
-  ASSERT_TRUE(succeeded(result)) << error << ptx;
-  for (const PtxasEntry &entry : result->entries) {
-    EXPECT_EQ(entry.spillBytes, 0) << entry.name;
-    EXPECT_EQ(entry.stackBytes, 0) << entry.name;
-  }
+  expectNoSpills(ptx, *variant);
 }
 
 /// One kernel a test, made of the parameter.

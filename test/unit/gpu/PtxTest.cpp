@@ -5,16 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "foresight/Conversion/ForesightToGpu/ForesightToGpu.h"
-#include "foresight/Dialect/Foresight.h"
+#include "PtxHarness.h"
+
 #include "foresight/Pipelines/Pipelines.h"
-#include "foresight/Target/Cuda/CudaTarget.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
-
-#include "gtest/gtest.h"
 
 using namespace mlir;
 using namespace foresight;
@@ -60,19 +56,7 @@ TEST_P(PtxTest, EveryKernelIsAnEntryThatAssemblesWithoutSpills) {
                 std::string::npos)
           << kernel.getSymName().str();
   }
-
-  std::string ptxas = findPtxas();
-  if (ptxas.empty())
-    GTEST_SKIP() << "no ptxas: the PTX was not assembled";
-  FailureOr<PtxasResult> result = assemblePtx(ptxas, ptx, *variant, error);
-  ASSERT_TRUE(succeeded(result)) << error << ptx;
-  EXPECT_FALSE(result->entries.empty());
-  for (const PtxasEntry &entry : result->entries) {
-    EXPECT_EQ(entry.spillBytes, 0) << entry.name;
-    EXPECT_EQ(entry.stackBytes, 0) << entry.name;
-    EXPECT_GT(entry.registers, 0) << entry.name;
-    RecordProperty(entry.name, static_cast<int>(entry.registers));
-  }
+  expectNoSpills(ptx, *variant);
 }
 
 INSTANTIATE_TEST_SUITE_P(

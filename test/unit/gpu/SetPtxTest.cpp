@@ -4,15 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "foresight/Conversion/ForesightToGpu/ForesightToGpu.h"
-#include "foresight/Dialect/Foresight.h"
-#include "foresight/Target/Cuda/CudaTarget.h"
+#include "PtxHarness.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Parser/Parser.h"
-
-#include "llvm/Support/FormatVariadic.h"
-#include "gtest/gtest.h"
 
 using namespace mlir;
 using namespace foresight;
@@ -139,24 +133,13 @@ TEST_P(SetPtxTest, AssemblesWithoutSpills) {
   ASSERT_TRUE(module);
   OwningOpRef<ModuleOp> code;
   ASSERT_TRUE(succeeded(lowerToGpu(*module, code)));
-  std::string ptxas = findPtxas();
   for (const char *chip : {"cuda:sm_80", "cuda:sm_90"}) {
     std::string error, ptx;
     FailureOr<CudaVariant> variant = cudaVariant(chip, error);
     ASSERT_TRUE(succeeded(variant)) << error;
     ASSERT_TRUE(succeeded(emitPtx(*code, *variant, ptx)));
     EXPECT_NE(ptx.find("redux.sync.or.b32"), std::string::npos);
-    if (ptxas.empty())
-      GTEST_SKIP() << "no ptxas: the PTX was not assembled";
-    FailureOr<PtxasResult> result = assemblePtx(ptxas, ptx, *variant, error);
-    ASSERT_TRUE(succeeded(result)) << error << ptx;
-    // And those that pick a token.
-    ASSERT_GE(result->entries.size(), 5u);
-    for (const PtxasEntry &entry : result->entries) {
-      EXPECT_EQ(entry.spillBytes, 0) << entry.name;
-      EXPECT_EQ(entry.stackBytes, 0) << entry.name;
-      RecordProperty(entry.name, static_cast<int>(entry.registers));
-    }
+    expectNoSpills(ptx, *variant);
   }
 }
 

@@ -5,14 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "foresight/Conversion/ForesightToGpu/ForesightToGpu.h"
-#include "foresight/Dialect/Foresight.h"
-#include "foresight/Target/Cuda/CudaTarget.h"
+#include "PtxHarness.h"
+
 #include "foresight/lowbit/Layout.h"
-
-#include "mlir/Parser/Parser.h"
-
-#include "gtest/gtest.h"
 
 #include <cstdarg>
 
@@ -101,17 +96,7 @@ TEST_P(SparsePtxTest, AssemblesWithoutSpills) {
   // Integer products, and copies that need no registers.
   EXPECT_NE(ptx.find("dp4a.u32.s32"), std::string::npos);
   EXPECT_NE(ptx.find("cp.async.cg.shared.global"), std::string::npos);
-
-  std::string ptxas = findPtxas();
-  if (ptxas.empty())
-    GTEST_SKIP() << "no ptxas: the PTX was not assembled";
-  FailureOr<PtxasResult> result = assemblePtx(ptxas, ptx, *variant, error);
-  ASSERT_TRUE(succeeded(result)) << error << ptx;
-  for (const PtxasEntry &entry : result->entries) {
-    EXPECT_EQ(entry.spillBytes, 0) << entry.name;
-    EXPECT_EQ(entry.stackBytes, 0) << entry.name;
-    RecordProperty(entry.name, static_cast<int>(entry.registers));
-  }
+  expectNoSpills(ptx, *variant);
 }
 
 TEST_P(SparsePtxTest, CountsWhatIsReadBesidesTheCopy) {
