@@ -3,14 +3,16 @@
 // A unit adds up one segment of the rows, whole rows, so that memory is read as
 // it lies: a block of columns would take a piece of every row, and what
 // hardware fetches ahead of each piece is lost (half of the bandwidth at 512
-// bytes). A segment is a few streams of rows, which a worker reads side by
-// side: one stream does not keep memory busy. Sums of streams are in the
-// worker's scratch, those of segments in memory that workers share. Whoever
-// finishes the last unit adds them up in order and runs the epilogue.
+// bytes). A segment is four streams of rows, a quarter of it each, which a
+// worker reads side by side, a row of each at a time: hardware follows a stream
+// from row to row. All go to one row of sums, which stays in the first-level
+// cache; it is in memory that workers share. Whoever finishes the last unit
+// adds the sums of all in order and runs the epilogue.
 //
-// Every column of a stream adds its terms in ascending order, one fused
-// multiply-add each, whether rows are all taken or come from a list and however
-// they fall into groups, so both give equal bits.
+// Every column of a segment adds its terms in one order, the first rows of the
+// four streams, then the second ones and so on, one fused multiply-add each,
+// whether rows are all taken or come from a list and however they fall into
+// groups, so both give equal bits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,6 +22,8 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+#include <numeric>
 
 using namespace mlir;
 using namespace foresight;
@@ -46,29 +50,26 @@ public:
   void emitPrefetch(Value unit);
 
 private:
-  /// Rows that are added to one row of sums, and rows to prefetch meanwhile.
-  struct Stream {
+  /// Rows that are added to sums at a time, and rows to prefetch meanwhile.
+  struct Group {
     Values rows, terms, ahead;
-    Value sums;
   };
 
-  Stream rowsFrom(Value i, int64_t count, Value sums);
-  void emitGroup(ArrayRef<Stream> streams);
+  void addTerm(Group &group, Value i);
+  Group listedFrom(Value i, int64_t count);
+  void emitGroup(const Group &group, Value sums);
   void emitListed(Value unit);
   void emitAll(Value unit);
   void emitTotal();
   Value term(Value i);
   Value rowAt(Value i);
-  Value startOf(Value stream) {
+  /// Where a unit's part of the list starts.
+  Value startOf(Value unit) {
     Value starts = frame.scratchAt(frame.plan.listStarts);
-    return c.toI64(c.load(c.b.getI32Type(), c.at(starts, c.mul(stream, 4))));
+    return c.toI64(c.load(c.b.getI32Type(), c.at(starts, c.mul(unit, 4))));
   }
   Value sumsOf(Value unit) {
     return c.at(c.at(shared, kCacheLine), c.mul(unit, 4 * columns));
-  }
-  Value sumsOfStream(Value stream) {
-    return c.at(frame.scratchAt(frame.plan.streamSums),
-                c.mul(stream, 4 * columns));
   }
 
   Frame &frame;
@@ -95,44 +96,42 @@ Value ColumnEmitter::term(Value i) {
   return c.load(c.f32Type(), c.at(values, c.mul(i, 4)));
 }
 
-/// `count` terms from the i-th on. Listed rows are prefetched a group ahead;
-/// others are streams that hardware follows.
-ColumnEmitter::Stream ColumnEmitter::rowsFrom(Value i, int64_t count,
-                                              Value sums) {
-  Stream stream;
-  stream.sums = sums;
-  for (int64_t r = 0; r < count; ++r) {
-    Value index = c.add(i, r);
-    stream.rows.push_back(rowAt(index));
-    stream.terms.push_back(c.splat(term(index), c.lanes));
-    if (op.getSkipZeros())
-      stream.ahead.push_back(rowAt(c.add(index, kColumnRows)));
-  }
-  return stream;
+void ColumnEmitter::addTerm(Group &group, Value i) {
+  group.rows.push_back(rowAt(i));
+  group.terms.push_back(c.splat(term(i), c.lanes));
 }
 
-void ColumnEmitter::emitGroup(ArrayRef<Stream> streams) {
+/// `count` listed terms from the i-th on. Their rows are anywhere, so they are
+/// prefetched a group ahead; others are streams that hardware follows.
+ColumnEmitter::Group ColumnEmitter::listedFrom(Value i, int64_t count) {
+  Group group;
+  for (int64_t r = 0; r < count; ++r) {
+    addTerm(group, c.add(i, r));
+    group.ahead.push_back(rowAt(c.add(i, kColumnRows + r)));
+  }
+  return group;
+}
+
+void ColumnEmitter::emitGroup(const Group &group, Value sums) {
   int64_t bytes = elementBytes(element);
   c.loop(c.i64(0), c.i64(columns), FORESIGHT_ROW_PAD, [&](Value k) {
     Value offset = c.mul(k, bytes);
-    for (const Stream &stream : streams)
-      for (Value row : stream.ahead)
-        c.prefetch(c.at(row, offset), FORESIGHT_ROW_PAD * bytes);
-    for (int64_t j = 0; j < FORESIGHT_ROW_PAD; j += c.lanes)
-      for (const Stream &stream : streams) {
-        Value place = c.at(c.at(stream.sums, c.mul(k, 4)), 4 * j);
-        Value sum = c.load(c.vec(c.lanes), place);
-        for (auto [row, x] : llvm::zip(stream.rows, stream.terms)) {
-          Value from = c.at(c.at(row, offset), bytes * j);
-          sum = c.fma(x, c.loadWidened(element, c.lanes, from), sum);
-        }
-        c.store(sum, place);
+    for (Value row : group.ahead)
+      c.prefetch(c.at(row, offset), FORESIGHT_ROW_PAD * bytes);
+    for (int64_t j = 0; j < FORESIGHT_ROW_PAD; j += c.lanes) {
+      Value place = c.at(c.at(sums, c.mul(k, 4)), 4 * j);
+      Value sum = c.load(c.vec(c.lanes), place);
+      for (auto [row, x] : llvm::zip(group.rows, group.terms)) {
+        Value from = c.at(c.at(row, offset), bytes * j);
+        sum = c.fma(x, c.loadWidened(element, c.lanes, from), sum);
       }
+      c.store(sum, place);
+    }
   });
 }
 
 void ColumnEmitter::emitPrefetch(Value unit) {
-  Value first = startOf(c.mul(unit, frame.plan.streams));
+  Value first = startOf(unit);
   for (int64_t r = 0; r < kColumnRows; ++r) {
     Value row = rowAt(c.add(first, r));
     c.loop(c.i64(0), c.i64(weightRowBytes(op.getWeight())), kCacheLine,
@@ -140,52 +139,43 @@ void ColumnEmitter::emitPrefetch(Value unit) {
   }
 }
 
-/// The listed rows of a unit, stream after stream.
 void ColumnEmitter::emitListed(Value unit) {
-  Value first = c.mul(unit, frame.plan.streams);
-  Value listed =
-      c.sub(startOf(c.add(first, frame.plan.streams)), startOf(first));
-  c.store(arith::TruncIOp::create(c.b, c.loc, c.b.getI32Type(), listed),
+  Value from = startOf(unit), to = startOf(c.add(unit, 1));
+  Value count = c.sub(to, from);
+  c.store(arith::TruncIOp::create(c.b, c.loc, c.b.getI32Type(), count),
           c.at(frame.argument(frame.plan.countsArgument()), c.mul(unit, 4)));
-  c.loop(c.i64(0), c.i64(frame.plan.streams), 1, [&](Value s) {
-    Value from = startOf(c.add(first, s));
-    Value to = startOf(c.add(c.add(first, s), 1));
-    Value groups =
-        arith::DivUIOp::create(c.b, c.loc, c.sub(to, from), c.i64(kColumnRows));
-    Value grouped = c.add(from, c.mul(groups, kColumnRows));
-    Value sums = sumsOfStream(s);
-    c.loop(from, grouped, kColumnRows,
-           [&](Value i) { emitGroup(rowsFrom(i, kColumnRows, sums)); });
-    c.loop(grouped, to, 1, [&](Value i) { emitGroup(rowsFrom(i, 1, sums)); });
-  });
+  Value groups = arith::DivUIOp::create(c.b, c.loc, count, c.i64(kColumnRows));
+  Value grouped = c.add(from, c.mul(groups, kColumnRows));
+  Value sums = sumsOf(unit);
+  c.loop(from, grouped, kColumnRows,
+         [&](Value i) { emitGroup(listedFrom(i, kColumnRows), sums); });
+  c.loop(grouped, to, 1, [&](Value i) { emitGroup(listedFrom(i, 1), sums); });
 }
 
-/// All rows of a unit, its streams side by side; what the last one lacks, the
-/// others add by themselves.
+/// All rows of a unit. What the last stream lacks, the others add row by row.
 void ColumnEmitter::emitAll(Value unit) {
-  int64_t streams = frame.plan.streams, length = frame.plan.rowsPerStream;
-  int64_t atOnce = frame.plan.rowsAtOnce;
-  Value first = c.mul(unit, streams * length);
+  int64_t length = frame.plan.rowsPerStream;
+  Value first = c.mul(unit, kColumnStreams * length);
   Value count = c.sub(c.i64(columnsOf(op.getX())), first);
-  auto lengthOf = [&](Value s) {
-    Value rest = c.sub(count, c.mul(s, length));
-    return c.max(c.min(rest, c.i64(length)), c.i64(0));
-  };
-  Value common = lengthOf(c.i64(streams - 1));
-  Value grouped =
-      c.mul(arith::DivUIOp::create(c.b, c.loc, common, c.i64(atOnce)), atOnce);
-  c.loop(c.i64(0), grouped, atOnce, [&](Value i) {
-    SmallVector<Stream> group;
-    for (int64_t s = 0; s < streams; ++s)
-      group.push_back(rowsFrom(c.add(c.add(first, i), s * length), atOnce,
-                               sumsOfStream(c.i64(s))));
-    emitGroup(group);
+  Value longest = c.min(count, c.i64(length));
+  Value common = c.max(
+      c.min(c.sub(count, c.i64((kColumnStreams - 1) * length)), c.i64(length)),
+      c.i64(0));
+  Value sums = sumsOf(unit);
+  c.loop(c.i64(0), common, 1, [&](Value i) {
+    Group group;
+    for (int64_t s = 0; s < kColumnStreams; ++s)
+      addTerm(group, c.add(c.add(first, i), s * length));
+    emitGroup(group, sums);
   });
-  c.loop(c.i64(0), c.i64(streams), 1, [&](Value s) {
-    Value start = c.add(first, c.mul(s, length));
-    c.loop(grouped, lengthOf(s), 1, [&](Value i) {
-      emitGroup(rowsFrom(c.add(start, i), 1, sumsOfStream(s)));
-    });
+  c.loop(common, longest, 1, [&](Value i) {
+    // The rows i, length + i ... that the unit has.
+    c.loop(i, c.min(count, c.i64(kColumnStreams * length)), length,
+           [&](Value row) {
+             Group group;
+             addTerm(group, c.add(first, row));
+             emitGroup(group, sums);
+           });
   });
 }
 
@@ -204,19 +194,11 @@ void ColumnEmitter::emitTotal() {
 
 void ColumnEmitter::emitUnit(Value unit) {
   int64_t units = frame.plan.info.units;
-  c.zeroFill(sumsOfStream(c.i64(0)), 4 * columns * frame.plan.streams);
+  c.zeroFill(sumsOf(unit), 4 * columns);
   if (op.getSkipZeros())
     emitListed(unit);
   else
     emitAll(unit);
-  c.loop(c.i64(0), c.i64(columns), c.lanes, [&](Value k) {
-    Value offset = c.mul(k, 4), sum;
-    for (int64_t s = 0; s < frame.plan.streams; ++s) {
-      Value part = c.load(c.vec(c.lanes), c.at(sumsOfStream(c.i64(s)), offset));
-      sum = sum ? c.fadd(sum, part) : part;
-    }
-    c.store(sum, c.at(sumsOf(unit), offset));
-  });
 
   // Every call finishes each unit once, so the count needs no reset. Acquire
   // and release: the last one sees the sums of all.
@@ -239,11 +221,43 @@ void foresight::emitColumnProduct(Frame &frame, Value begin, Value end) {
   frame.c.loop(begin, end, 1, [&](Value unit) { emitter.emitUnit(unit); });
 }
 
-/// Lists rows whose term is not zero, with their terms. NaN counts as not zero.
+/// The rows from the k-th on of each stream of a segment whose term is not
+/// zero, as bits: bit n is for stream n % kColumnStreams.
+static Value emitNonZeroMask(Frame &frame, Value first, Value k) {
+  CodeBuilder &c = frame.c;
+  ColumnLinearOp op = frame.plan.column;
+  int64_t rows = columnsOf(op.getX()), length = frame.plan.rowsPerStream;
+  Value x = frame.rowOf(op.getX());
+  bool isFull = rows % (kColumnStreams * length) == 0;
+  Values differ;
+  for (int64_t s = 0; s < kColumnStreams; ++s) {
+    Value row = c.add(c.add(first, k), s * length);
+    Value from =
+        isFull ? row : c.min(row, c.i64(padRow(rows) - kColumnMaskRows));
+    Value v = c.load(c.vec(kColumnMaskRows), c.at(x, c.mul(from, 4)));
+    Value differs = arith::CmpFOp::create(c.b, c.loc, arith::CmpFPredicate::UNE,
+                                          v, c.constant(v.getType(), 0));
+    if (!isFull)
+      differs = arith::AndIOp::create(c.b, c.loc, differs,
+                                      c.lanesBelow(row, rows, kColumnMaskRows));
+    differ.push_back(differs);
+  }
+  SmallVector<int64_t> joined(2 * kColumnMaskRows), woven;
+  std::iota(joined.begin(), joined.end(), 0);
+  for (int64_t i = 0; i < kColumnMaskRows; ++i)
+    for (int64_t s = 0; s < kColumnStreams; ++s)
+      woven.push_back(s * kColumnMaskRows + i);
+  static_assert(kColumnStreams == 4 && kColumnStreams * kColumnMaskRows == 32);
+  Value bits = c.shuffle(c.shuffle(differ[0], differ[1], joined),
+                         c.shuffle(differ[2], differ[3], joined), woven);
+  return c.bitcast(bits, c.vec(1, c.b.getI32Type()));
+}
+
+/// Lists rows whose term is not zero, with their terms, in the order of their
+/// sums. NaN counts as not zero.
 void foresight::emitListNonZero(Frame &frame) {
   CodeBuilder &c = frame.c;
   ColumnLinearOp op = frame.plan.column;
-  int64_t rows = columnsOf(op.getX());
   Value x = frame.rowOf(op.getX());
   Value listRows = frame.scratchAt(frame.plan.listRows);
   Value listValues = frame.scratchAt(frame.plan.listValues);
@@ -253,28 +267,22 @@ void foresight::emitListNonZero(Frame &frame) {
   auto narrow = [&](Value i) {
     return arith::TruncIOp::create(c.b, c.loc, i32, i);
   };
-  Value none = c.i64(0);
+  Value none = c.i64(0), streams = c.i64(kColumnStreams);
   c.store(narrow(none), listStarts);
   Value listed = c.loop(
-      none, c.i64(frame.plan.info.units * frame.plan.streams), 1,
-      ValueRange{none}, [&](Value stream, ValueRange before) {
-        Value first = c.mul(stream, length);
-        Value last = c.min(c.add(first, length), c.i64(rows));
+      none, c.i64(frame.plan.info.units), 1, ValueRange{none},
+      [&](Value unit, ValueRange before) {
+        Value first = c.mul(unit, kColumnStreams * length);
         Value count = c.loop(
-            first, last, c.lanes, before, [&](Value k, ValueRange carried) {
-              Value v = c.load(c.vec(c.lanes), c.at(x, c.mul(k, 4)));
-              Value differs =
-                  arith::CmpFOp::create(c.b, c.loc, arith::CmpFPredicate::UNE,
-                                        v, c.constant(v.getType(), 0));
-              if (rows % c.lanes != 0)
-                differs = arith::AndIOp::create(c.b, c.loc, differs,
-                                                c.lanesBelow(k, rows, c.lanes));
-              Value mask = arith::ExtUIOp::create(
-                  c.b, c.loc, i32,
-                  c.bitcast(differs, c.b.getIntegerType(c.lanes)));
+            none, c.i64(length), kColumnMaskRows, before,
+            [&](Value k, ValueRange carried) {
+              Value mask = c.extract(emitNonZeroMask(frame, first, k), 0);
               return Values{
                   c.forEachBit(mask, carried[0], [&](Value bit, Value count) {
-                    Value row = c.add(k, bit);
+                    Value i = arith::DivUIOp::create(c.b, c.loc, bit, streams);
+                    Value s = arith::RemUIOp::create(c.b, c.loc, bit, streams);
+                    Value row =
+                        c.add(c.add(first, k), c.add(i, c.mul(s, length)));
                     Value entry = c.mul(count, 4);
                     c.store(narrow(row), c.at(listRows, entry));
                     c.store(c.load(c.f32Type(), c.at(x, c.mul(row, 4))),
@@ -282,7 +290,7 @@ void foresight::emitListNonZero(Frame &frame) {
                     return c.add(count, 1);
                   })};
             })[0];
-        c.store(narrow(count), c.at(c.at(listStarts, 4), c.mul(stream, 4)));
+        c.store(narrow(count), c.at(c.at(listStarts, 4), c.mul(unit, 4)));
         return Values{count};
       })[0];
   // What is prefetched behind the end is row 0.

@@ -25,9 +25,6 @@ constexpr int64_t kClaimBytes = 256 << 10;
 /// up their sums is done by one worker.
 constexpr int64_t kMostSegments = 16;
 constexpr int64_t kLeastSegment = 64;
-/// Rows of a stream are a multiple of this, the most lanes of a register.
-constexpr int64_t kStreamRows = 16;
-constexpr int64_t kPage = 4096;
 /// Fewest claims of a stage, so that a few workers share it evenly.
 constexpr int64_t kClaims = 12;
 
@@ -295,17 +292,10 @@ LogicalResult Planner::planColumn() {
   int64_t columns = padRow(columnsOf(op.getResult()));
   int64_t segments =
       std::clamp<int64_t>(rows / kLeastSegment, 1, kMostSegments);
-  // Sums of four streams stay in the first-level cache where rows are short.
-  // Hardware takes up a stream anew in each page, so that rows of a page or
-  // more next to each other are streams too.
-  bool isShort = weightRowBytes(op.getWeight()) < kPage;
-  plan.streams = isShort ? 4 : 2;
-  plan.rowsAtOnce = isShort ? 1 : 3;
   plan.rowsPerStream =
-      ceilDiv(ceilDiv(rows, segments * plan.streams), kStreamRows) *
-      kStreamRows;
-  plan.info.units = ceilDiv(rows, plan.streams * plan.rowsPerStream);
-  plan.streamSums = allocate(4 * columns * plan.streams);
+      ceilDiv(ceilDiv(rows, segments * kColumnStreams), kColumnMaskRows) *
+      kColumnMaskRows;
+  plan.info.units = ceilDiv(rows, kColumnStreams * plan.rowsPerStream);
   plan.info.sharedBytes = FORESIGHT_ALIGNMENT + 4 * columns * plan.info.units;
   if (op.getSkipZeros()) {
     plan.info.hasPrepare = true;
@@ -316,7 +306,7 @@ LogicalResult Planner::planColumn() {
     // One group of rows behind the end is prefetched.
     plan.listRows = allocate(4 * (rows + 2 * kColumnRows));
     plan.listValues = allocate(4 * rows);
-    plan.listStarts = allocate(4 * (plan.info.units * plan.streams + 1));
+    plan.listStarts = allocate(4 * (plan.info.units + 1));
   }
   return success();
 }

@@ -30,6 +30,10 @@ constexpr int64_t kRowsPerUnit = 16;
 constexpr int64_t kNeuronsPerUnit = 32;
 /// Listed weight rows that ColumnProduct adds between loads of its sums.
 constexpr int64_t kColumnRows = 4;
+/// Streams of rows that ColumnProduct adds side by side.
+constexpr int64_t kColumnStreams = 4;
+/// Rows of each stream that are looked at together when rows are listed.
+constexpr int64_t kColumnMaskRows = 8;
 
 /// One `linear` of a RowProduct and the units that are its.
 struct ProductRange {
@@ -68,11 +72,10 @@ struct KernelPlan {
   int64_t streamRows = 0, sums = 0;
   SparseOps sparse;
   ColumnLinearOp column;
-  /// ColumnProduct: streams of a unit, their rows, how many of them are added
-  /// between loads of sums, and the scratch offset of a row of sums for each.
-  int64_t streams = 0, rowsPerStream = 0, rowsAtOnce = 0, streamSums = 0;
+  /// ColumnProduct: rows of a stream.
+  int64_t rowsPerStream = 0;
   /// With skip_zeros: what is not zero, rows as i32, values as f32, and where
-  /// each stream's part of the list starts.
+  /// each unit's part of the list starts.
   int64_t listRows = 0, listValues = 0, listStarts = 0;
 
   AttentionOp attention;

@@ -36,10 +36,10 @@ foresight.kernel @embed(%t: tensor<100x48xf16>, %ids: tensor<?xi32>) {
   foresight.yield %0 : tensor<?x48xf32>
 }
 
-// A sum of rows: segments share memory, each is four streams with sums in scratch;
-// with skip_zeros each counts its rows, and a claim is several.
+// A sum of rows: segments share memory, a row of sums each; with skip_zeros each
+// counts its rows, and a claim is several.
 // CHECK-LABEL: foresight.kernel @column
-// CHECK-SAME: foresight.info = {grain = 1 : i64, scratch_bytes = 1024 : i64, shared_bytes = 4160 : i64, units = 16 : i64, weight_bytes = 262144 : i64}
+// CHECK-SAME: foresight.info = {grain = 1 : i64, scratch_bytes = 0 : i64, shared_bytes = 4160 : i64, units = 16 : i64, weight_bytes = 262144 : i64}
 foresight.kernel @column(%x: tensor<1x2048xf32>, %w: tensor<2048x64xf16>) {
   %0 = foresight.column_linear %x, %w : tensor<1x2048xf32>, tensor<2048x64xf16> -> tensor<1x64xf32>
   foresight.yield %0 : tensor<1x64xf32>
