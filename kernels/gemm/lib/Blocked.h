@@ -46,7 +46,14 @@ struct KernelSet {
   void (*prepare)(const Product &product, int64_t tokens, float *scratch);
   void (*compute)(const Product &product, int64_t tokens, float *scratch,
                   int64_t unit);
+  /// Up to kFewTokens tokens: floats of scratch memory, a unit.
+  int64_t (*fewScratch)(const Product &product, int64_t tokens);
+  void (*computeFew)(const Product &product, int64_t tokens, float *scratch,
+                     int64_t unit);
 };
+
+/// Tokens up to which products are computed as FewTokens.inc does.
+constexpr int64_t kFewTokens = 24;
 
 extern const KernelSet kAvx2Kernels;
 extern const KernelSet kAvx512Kernels;

@@ -33,8 +33,11 @@ inline float scalarBfloat(uint16_t bits) {
 
 #include "BlockedKernels.inc"
 
+#include "FewTokens.inc"
+
 } // namespace
 
-const KernelSet kAvx2Kernels = {blockingOf, packTokens, computeUnit};
+const KernelSet kAvx2Kernels = {blockingOf, packTokens, computeUnit, fewScratch,
+                                computeFew};
 
 } // namespace foresight::gemm

@@ -19,24 +19,33 @@ public:
   }
 
   int64_t scratchBytes(const Product &product, int64_t tokens) const override {
-    // Few tokens use narrower panels, never more memory than many.
-    const Blocking blocking = set.blocking(product, tokens);
-    return scratchLayout(product, tokens, blocking).total *
-           static_cast<int64_t>(sizeof(float));
+    // Those that are many use more memory a token.
+    const int64_t few =
+        set.fewScratch(product, tokens < kFewTokens ? tokens : kFewTokens);
+    const int64_t many =
+        isFew(tokens)
+            ? 0
+            : scratchLayout(product, tokens, set.blocking(product, tokens))
+                  .total;
+    return (few > many ? few : many) * static_cast<int64_t>(sizeof(float));
   }
 
   void prepare(const Product &product, int64_t tokens,
                void *scratch) const override {
-    set.prepare(product, tokens, static_cast<float *>(scratch));
+    if (!isFew(tokens))
+      set.prepare(product, tokens, static_cast<float *>(scratch));
   }
 
   void compute(const Product &product, int64_t tokens, void *scratch,
                int64_t begin, int64_t end) const override {
+    const auto run = isFew(tokens) ? set.computeFew : set.compute;
     for (int64_t unit = begin; unit < end; ++unit)
-      set.compute(product, tokens, static_cast<float *>(scratch), unit);
+      run(product, tokens, static_cast<float *>(scratch), unit);
   }
 
 private:
+  static bool isFew(int64_t tokens) { return tokens <= kFewTokens; }
+
   std::string_view label;
   const KernelSet &set;
 };

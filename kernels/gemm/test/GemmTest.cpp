@@ -133,6 +133,9 @@ TEST_P(GemmTest, AgreesWithPlainLoopsOverOddShapes) {
                           {128, 100, 130},
                           // Several blocks a unit where weights are in_out.
                           {18, 1157, 385},
+                          {30, 1157, 385},
+                          {24, 97, 260},
+                          {25, 97, 260},
                           {2, 2500, 40}};
   for (const Shape &shape : shapes)
     for (Layout layout : {Layout::OutIn, Layout::InOut})
@@ -174,6 +177,22 @@ TEST_P(GemmTest, ResultDoesNotDependOnHowUnitsAreCut) {
               true, 0);
     EXPECT_EQ(test.run(*engine), test.run(*engine, 1));
     EXPECT_EQ(test.run(*engine), test.run(*engine, 3));
+  }
+}
+
+TEST_P(GemmTest, RowsDoNotDependOnHowManyThereAre) {
+  if (GetParam() == std::string("onednn"))
+    GTEST_SKIP() << "oneDNN chooses its sums by the shape";
+  for (Layout layout : {Layout::OutIn, Layout::InOut}) {
+    Case test({40, 130, 300}, layout, WeightType::F16, Activation::None, true,
+              false, 0);
+    const std::vector<float> all = test.run(*engine);
+    for (int64_t tokens : {1, 2, 5, 7, 13, 24, 25, 39}) {
+      SCOPED_TRACE(tokens);
+      test.tokens = tokens;
+      const std::vector<float> some = test.run(*engine);
+      EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin()));
+    }
   }
 }
 
