@@ -166,9 +166,10 @@ Status eval(const Args &args) {
     return flushOutput();
   }
 
-  std::printf("%s decoding, %lld tokens predicted, windows of %lld\n",
+  std::printf("%s decoding, %lld token%s predicted, windows of %lld\n",
               session.isDense() ? "dense" : "sparse",
-              static_cast<long long>(tokens), static_cast<long long>(window));
+              static_cast<long long>(tokens), tokens == 1 ? "" : "s",
+              static_cast<long long>(window));
   std::printf("perplexity %.6f  (%.8f nats a token)\n", perplexity(),
               loss / double(tokens));
   std::printf("%.2f ms a token, %s of weights read a token\n",
