@@ -84,7 +84,7 @@ void AttentionEmitter::finish(State state) {
     }
     storeResult(k, c.fdiv(sum, total));
   });
-  zeroBehind(c.isEqual(head, cache.getHeads() - 1));
+  frame.zeroBehind(op, c.isEqual(head, cache.getHeads() - 1));
 }
 
 void AttentionEmitter::emit() {

@@ -20,8 +20,6 @@
 #include "GpuTensorCore.h"
 #include "GpuWarp.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-
 #include <algorithm>
 
 using namespace mlir;
@@ -64,9 +62,6 @@ private:
   LinearOp product(int64_t i) { return plan.products[i].op; }
   int64_t units() {
     return plan.products.back().firstUnit + plan.products.back().units;
-  }
-  Value isAnd(Value a, Value b) {
-    return arith::AndIOp::create(c.b, c.loc, a, b);
   }
   /// Whether no unit has rows behind its product's last.
   bool isWhole() {
@@ -216,10 +211,8 @@ Values BatchProductEmitter::sumUnit(ValueRange places) {
                multiply(slot, rows, sums);
                request(ahead, slot);
                Item after = next(ahead);
-               Value offset = c.add(args[2], slotBytes);
-               offset = c.select(c.isEqual(offset, batch.depth * slotBytes),
-                                 c.i64(0), offset);
-               Values yielded{after.unit, after.step, offset};
+               Values yielded{after.unit, after.step,
+                              nextSlot(c, args[2], slotBytes, batch.depth)};
                yielded.append(nextRows);
                for (const Tile &sum : sums)
                  yielded.append(sum);
@@ -258,7 +251,7 @@ void BatchProductEmitter::finishUnits(Value firstUnit) {
     Value unit = c.add(firstUnit, ofTeam);
     frame.token = c.div(place, kBatchUnitRows);
     Value isThere =
-        isAnd(c.lessThan(frame.token, live), c.lessThan(unit, c.i64(units())));
+        c.both(c.lessThan(frame.token, live), c.lessThan(unit, c.i64(units())));
     c.ifThen(isThere, [&] {
       Value first = c.add(c.mul(ofTeam, batch.split * results), place);
       Value memory = c.at(c.at(frame.shared, plan.rowAt), c.mul(first, 4));
@@ -277,14 +270,12 @@ void BatchProductEmitter::finishRow(Value unit, Value rowOfUnit, Value sum) {
   for (const GpuProduct &p : plan.products) {
     LinearOp op = p.op;
     int64_t columns = gpuColumns(op.getResult());
-    Value isMine = isAnd(c.lessThan(c.i64(p.firstUnit - 1), unit),
-                         c.lessThan(unit, c.i64(p.firstUnit + p.units)));
+    Value isMine = c.both(c.lessThan(c.i64(p.firstUnit - 1), unit),
+                          c.lessThan(unit, c.i64(p.firstUnit + p.units)));
     c.ifThen(isMine, [&] {
       Value column = c.add(
           c.mul(c.sub(unit, c.i64(p.firstUnit)), kBatchUnitRows), rowOfUnit);
-      for (auto [value, to] : frame.resultsOf([&](Value v) {
-             return plan.productOf.lookup(v) == op.getOperation();
-           })) {
+      for (auto [value, to] : frame.resultsOf(op)) {
         Type stored = gpuElement(value);
         Value safe = c.min(column, c.i64(columns - 1));
         Value result = emitGpuEpilogue(frame, value, op, sum, safe);
@@ -310,8 +301,7 @@ void BatchProductEmitter::emit() {
   c.letDependentsStart();
   // All warps of a block go round equally often: they meet at barriers.
   Value left = c.add(c.sub(c.i64(units()), firstUnit), c.sub(stride, c.i64(1)));
-  Value rounds = c.toI64(
-      arith::DivUIOp::create(c.b, c.loc, narrow(c, left), narrow(c, stride)));
+  Value rounds = c.div(left, stride);
   Values places{ahead.unit, ahead.step, c.i64(0)};
   c.loop(c.i64(0), rounds, 1, places, [&](Value round, ValueRange args) {
     Values after = sumUnit(args);

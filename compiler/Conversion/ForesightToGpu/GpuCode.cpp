@@ -178,8 +178,14 @@ Value GpuCode::rem(Value a, int64_t c) {
   return arith::RemUIOp::create(b, loc, a, i64(c));
 }
 
+Value GpuCode::div(Value a, Value c) {
+  Type i32 = b.getI32Type();
+  return toI64(arith::DivUIOp::create(b, loc,
+                                      arith::TruncIOp::create(b, loc, i32, a),
+                                      arith::TruncIOp::create(b, loc, i32, c)));
+}
+
 Value GpuCode::rem(Value a, Value c) {
-  // 32-bit division is a few instructions, 64-bit a call.
   Type i32 = b.getI32Type();
   Value narrow =
       arith::RemUIOp::create(b, loc, arith::TruncIOp::create(b, loc, i32, a),
@@ -187,13 +193,24 @@ Value GpuCode::rem(Value a, Value c) {
   return arith::ExtUIOp::create(b, loc, b.getI64Type(), narrow);
 }
 
+Value GpuCode::both(Value a, Value c) {
+  return arith::AndIOp::create(b, loc, a, c);
+}
+
 Value GpuCode::ifElse(Value condition, llvm::function_ref<Value()> then,
                       Value otherwise) {
+  return ifElse(
+      condition, [&] { return Values{then()}; }, Values{otherwise})[0];
+}
+
+GpuCode::Values GpuCode::ifElse(Value condition,
+                                llvm::function_ref<Values()> then,
+                                const Values &otherwise) {
   auto op = scf::IfOp::create(
       b, loc, condition,
       [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, then()); },
       [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, otherwise); });
-  return op.getResult(0);
+  return Values(op.getResults());
 }
 
 Value GpuCode::randomBits(Value seed, Value index) {

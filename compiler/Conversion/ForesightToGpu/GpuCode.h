@@ -58,13 +58,18 @@ public:
   Value isEqual(Value a, int64_t c);
   Value div(Value a, int64_t c); ///< of a value that is not negative
   Value rem(Value a, int64_t c);
+  // 32-bit division is a few instructions, 64-bit a call.
+  Value div(Value a, Value c); ///< of values below 2^31
   Value rem(Value a, Value c);
+  Value both(Value a, Value c); ///< of conditions
   /// Number `index` of the sequence of `seed`: SplitMix64, as in
   /// foresight/sampling/Random.h.
   Value randomBits(Value seed, Value index);
   /// `condition ? then() : otherwise` with a branch.
   Value ifElse(Value condition, llvm::function_ref<Value()> then,
                Value otherwise);
+  Values ifElse(Value condition, llvm::function_ref<Values()> then,
+                const Values &otherwise);
 
 private:
   Value blockReduce(Value x, Value scratch, Value identity,

@@ -44,8 +44,7 @@ void GpuColumnSums::finish(ArrayRef<Value> sums) {
       sum = c.fadd(sum,
                    c.load(c.f32Type(),
                           c.at(parts, c.mul(c.add(c.thread, w * columns), 4))));
-    for (auto [value, row] : frame.resultsOf(
-             [&](Value v) { return frame.plan.productOf.contains(v); })) {
+    for (auto [value, row] : frame.resultsOf(op)) {
       Value result = emitGpuEpilogue(frame, value, op, sum, column, following);
       if (all != padRow(all))
         result = c.select(c.lessThan(column, c.i64(all)), result, c.f32(0));

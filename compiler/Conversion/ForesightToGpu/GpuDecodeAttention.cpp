@@ -80,10 +80,8 @@ void DecodeAttentionEmitter::findTokens() {
   Value even = c.div(c.add(position, split.blocks - 1), split.blocks);
   Value tokens = c.max(c.mul(c.div(c.add(even, step - 1), step), step),
                        c.i64(split.least));
-  Value full = arith::DivUIOp::create(
-      c.b, c.loc, narrow(c, c.add(position, c.sub(tokens, c.i64(1)))),
-      narrow(c, tokens));
-  active = c.max(c.toI64(full), c.i64(1));
+  Value full = c.div(c.add(position, c.sub(tokens, c.i64(1))), tokens);
+  active = c.max(full, c.i64(1));
   from = c.mul(index, tokens);
   to = c.min(position, c.add(from, tokens));
 }
@@ -129,7 +127,7 @@ HistoryEmitter::State DecodeAttentionEmitter::addOwn(const State &state) {
   };
   State with =
       add(state, score(rounded(own.getKeys())), rounded(own.getValues()));
-  Value counts = isAnd(c.isEqual(group, 0), c.isEqual(index, 0));
+  Value counts = c.both(c.isEqual(group, 0), c.isEqual(index, 0));
   with.best = c.select(counts, with.best, state.best);
   with.sum = c.select(counts, with.sum, state.sum);
   for (auto [mine, none] : llvm::zip(with.values, state.values))
@@ -211,7 +209,7 @@ void DecodeAttentionEmitter::finish() {
   auto ofWarps = [&](Value k) {
     return joinParts(warpParts, c.warps(), nullptr, k);
   };
-  zeroBehind(isAnd(c.isEqual(head, heads - 1), c.isEqual(index, 0)));
+  frame.zeroBehind(op, c.both(c.isEqual(head, heads - 1), c.isEqual(index, 0)));
   auto alone = [&] {
     forElements([&](Value k) {
       Part all = ofWarps(k);
@@ -283,7 +281,7 @@ void DecodeAttentionEmitter::emit() {
   Value hasWork = c.lessThan(index, active);
   // Rows of a batch that nobody asked for.
   if (batchRows > 0)
-    hasWork = isAnd(hasWork, c.lessThan(frame.token, frame.tokens()));
+    hasWork = c.both(hasWork, c.lessThan(frame.token, frame.tokens()));
   c.ifThen(hasWork, [&] {
     for (int64_t i = 0; i < split.depth; ++i)
       request(c.i64(i), c.at(ring, i * slotBytes));
@@ -318,10 +316,7 @@ void DecodeAttentionEmitter::emit() {
           }
           State next = add(state, scores, rows);
           request(c.add(turn, split.depth), slot);
-          Value offset = c.add(args[0], slotBytes);
-          offset = c.select(c.isEqual(offset, split.depth * slotBytes),
-                            c.i64(0), offset);
-          Values yielded{offset};
+          Values yielded{nextSlot(c, args[0], slotBytes, split.depth)};
           yielded.append(next.flat());
           return yielded;
         });

@@ -1,5 +1,4 @@
-//===- GpuDrawToken.cpp - A token drawn without sorting the vocabulary
-//--------===//
+//===- GpuDrawToken.cpp - A token drawn from its distribution -------------===//
 //
 // What foresight/abi/Sampling.h defines, without sorting the vocabulary. All
 // that drawing asks for is one thing, up to three times: in the order of
@@ -203,7 +202,7 @@ void PickEmitter::search(Value byCount, Value limit) {
     Value bin = c.add(c.thread, first);
     Value from = sumOf(bin);
     Value isHere =
-        both(isAtMost(from, limit), isBelow(limit, sumOf(c.add(bin, 1))));
+        c.both(isAtMost(from, limit), isBelow(limit, sumOf(c.add(bin, 1))));
     c.ifThen(isHere, [&] {
       c.store(bin, found(1));
       c.store(c.sub(limit, from), found(2));
@@ -244,9 +243,9 @@ void PickEmitter::search(Value byCount, Value limit) {
               c.i64(0), c.i64(1), [&](Value logit, Value id, Value exists) {
                 Value x = c.fmul(c.fsub(logit, largest), scale);
                 Value order = orderOf(logit, id);
-                Value isIn =
-                    both(both(exists, compare(Predicate::eq, binOf(x), bin)),
-                         both(isAtMost(lo, order), isAtMost(order, hi)));
+                Value isIn = c.both(
+                    c.both(exists, compare(Predicate::eq, binOf(x), bin)),
+                    c.both(isAtMost(lo, order), isAtMost(order, hi)));
                 c.ifThen(isIn, [&] {
                   Value digit = shifted(c.sub(hi, order), by);
                   atomicAdd(c, sumAt(kDigitCountsAt, digit, 4), c.i32(1));
@@ -261,7 +260,7 @@ void PickEmitter::search(Value byCount, Value limit) {
           sumBefore(ownWeight, weights, unused);
           Value from = c.select(byCount, counts, weights);
           Value to = c.add(from, c.select(byCount, ownCount, ownWeight));
-          c.ifThen(both(isAtMost(from, args[2]), isBelow(args[2], to)), [&] {
+          c.ifThen(c.both(isAtMost(from, args[2]), isBelow(args[2], to)), [&] {
             Value top = c.sub(hi, arith::ShLIOp::create(b, loc, c.thread, by));
             Value most =
                 c.sub(arith::ShLIOp::create(b, loc, c.i64(1), by), c.i64(1));
@@ -294,8 +293,8 @@ void PickEmitter::rank(Value byCount, Value limit, Value weightBefore,
   forLogits(c.i64(0), c.i64(1), [&](Value logit, Value id, Value exists) {
     Value x = c.fmul(c.fsub(logit, largest), scale);
     Value order = orderOf(logit, id);
-    Value isIn = both(both(exists, compare(Predicate::eq, binOf(x), bin)),
-                      both(isAtMost(lo, order), isAtMost(order, hi)));
+    Value isIn = c.both(c.both(exists, compare(Predicate::eq, binOf(x), bin)),
+                        c.both(isAtMost(lo, order), isAtMost(order, hi)));
     c.ifThen(isIn, [&] {
       Value place = wide(atomicAdd(c, found(6), c.i32(1)));
       c.store(order, sumAt(kListAt, place, 16));
@@ -319,7 +318,7 @@ void PickEmitter::rank(Value byCount, Value limit, Value weightBefore,
                });
     Value from = c.select(byCount, sums[0], sums[1]);
     Value to = c.add(from, c.select(byCount, c.i64(1), weight));
-    c.ifThen(both(isAtMost(from, limit), isBelow(limit, to)), [&] {
+    c.ifThen(c.both(isAtMost(from, limit), isBelow(limit, to)), [&] {
       c.store(c.add(weightBefore, c.add(sums[1], weight)), found(4));
       c.store(arith::XOrIOp::create(b, loc, order, c.i64(0xffffffff)),
               found(5));
@@ -353,8 +352,8 @@ void PickEmitter::emitDrawn() {
       Value limit =
           c.select(isKept, c.sub(kept, c.i64(1)),
                    upperProduct(sum, c.select(isShare, share, number)));
-      Value isLess = both(compare(Predicate::sgt, kept, c.i64(0)),
-                          c.lessThan(kept, arguments[Vocabulary]));
+      Value isLess = c.both(compare(Predicate::sgt, kept, c.i64(0)),
+                            c.lessThan(kept, arguments[Vocabulary]));
       Value isAsked =
           c.select(isKept, isLess,
                    c.select(isShare, compare(Predicate::ne, share, c.i64(0)),

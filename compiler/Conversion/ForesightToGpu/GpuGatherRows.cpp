@@ -10,7 +10,6 @@
 
 #include "GpuSets.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -46,11 +45,7 @@ private:
   Value bias(Value index);
   void finish(Value from, Value parity, ArrayRef<Value> sums,
               ArrayRef<Value> biases);
-  void walk(Values now);
-  SmallVector<std::pair<Value, Value>> results() {
-    return frame.resultsOf(
-        [&](Value value) { return value == op.getResult(); });
-  }
+  void walk(ArrayRef<Value> now);
 
   GpuFrame &frame;
   GpuCode &c;
@@ -81,11 +76,7 @@ Values GatherRowsEmitter::load(Value index, int64_t turn) {
     return loaded;
   };
   Values none(plan.loadsOfLane, c.constant(c.vec(4, c.b.getI32Type()), 0));
-  auto any = scf::IfOp::create(
-      c.b, c.loc, c.lessThan(index, members.count),
-      [&](OpBuilder &, Location) { scf::YieldOp::create(c.b, c.loc, some()); },
-      [&](OpBuilder &, Location) { scf::YieldOp::create(c.b, c.loc, none); });
-  return Values(any.getResults());
+  return c.ifElse(c.lessThan(index, members.count), some, none);
 }
 
 /// A member's bias; zero if there is none.
@@ -142,10 +133,9 @@ Value GatherRowsEmitter::isNoMember(Value column) {
   int64_t columns = gpuColumns(op.getResult());
   Value inside = c.lessThan(column, c.i64(columns));
   Value member = members.contains(c.min(column, c.i64(columns - 1)));
-  Value isMember = arith::AndIOp::create(c.b, c.loc, inside, member);
+  Value isMember = c.both(inside, member);
   Value isOther = c.isEqual(c.select(isMember, c.i32(1), c.i32(0)), 0);
-  return arith::AndIOp::create(
-      c.b, c.loc, c.lessThan(column, c.i64(padRow(columns))), isOther);
+  return c.both(c.lessThan(column, c.i64(padRow(columns))), isOther);
 }
 
 /// A thread's first column was looked up before the wait, and is mostly all.
@@ -154,7 +144,7 @@ void GatherRowsEmitter::clearOthers() {
   int64_t all = plan.launch.blocks * c.threads;
   auto clear = [&](Value column, Value condition) {
     c.ifThen(condition, [&] {
-      for (auto [value, row] : results())
+      for (auto [value, row] : frame.resultsOf(op))
         c.store(c.f32(0), c.at(row, c.mul(column, 4)));
     });
   };
@@ -180,7 +170,7 @@ void GatherRowsEmitter::finish(Value from, Value parity, ArrayRef<Value> sums,
     Value isMine = c.isEqual(part, r % plan.warpsPerRow);
     Value index = c.add(from, r * groups);
     Value isMember = c.lessThan(index, members.count);
-    c.ifThen(arith::AndIOp::create(c.b, c.loc, isMine, isMember), [&] {
+    c.ifThen(c.both(isMine, isMember), [&] {
       Value base = c.at(parts, c.add(c.mul(c.sub(c.warp, part), ofWarp),
                                      c.add(c.mul(c.lane, 4), r * kWarp * 4)));
       Value sum = c.load(c.f32Type(), base);
@@ -192,14 +182,14 @@ void GatherRowsEmitter::finish(Value from, Value parity, ArrayRef<Value> sums,
         sum = c.fadd(sum, biases[r]);
       sum = emitGpuActivation(c, op.getActivation(), sum);
       c.ifThen(c.isEqual(c.lane, 0), [&] {
-        for (auto [value, row] : results())
+        for (auto [value, row] : frame.resultsOf(op))
           c.store(sum, c.at(row, c.mul(neuron, 4)));
       });
     });
   }
 }
 
-void GatherRowsEmitter::walk(Values now) {
+void GatherRowsEmitter::walk(ArrayRef<Value> now) {
   // All warps of the grid take as many batches: they meet at barriers.
   int64_t batch = groups * rows;
   Values init{c.i64(0)};
@@ -258,7 +248,7 @@ void GatherRowsEmitter::emit() {
     loaded = start();
   clearOthers();
   stageX();
-  walk(std::move(loaded));
+  walk(loaded);
   c.ifThen(c.isEqual(c.add(c.block, c.thread), 0),
            [&] { members.storeCount(); });
 }

@@ -2,8 +2,6 @@
 
 #include "GpuHistory.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -16,10 +14,6 @@ HistoryEmitter::HistoryEmitter(GpuFrame &frame)
       padded((cache.getHeadDim() + 15) / 16 * 16), parts(padded / per),
       width(llvm::PowerOf2Ceil(parts)), groups(c.threads / width),
       rowBytes(padded * elementBytes(element)) {}
-
-Value HistoryEmitter::isAnd(Value a, Value b) {
-  return arith::AndIOp::create(c.b, c.loc, a, b);
-}
 
 void HistoryEmitter::findLanes() {
   group = c.div(c.thread, width);
@@ -107,7 +101,7 @@ void HistoryEmitter::leaveWarpPart(State state, Value memory,
   }
   memory = c.at(memory, c.mul(c.warp, partBytes));
   Value writes =
-      isAnd(c.lessThan(c.lane, c.i64(width)), c.lessThan(part, c.i64(parts)));
+      c.both(c.lessThan(c.lane, c.i64(width)), c.lessThan(part, c.i64(parts)));
   c.ifThen(writes, [&] {
     c.store(state.best, memory);
     c.store(state.sum, c.at(memory, 4));
@@ -120,25 +114,8 @@ void HistoryEmitter::leaveWarpPart(State state, Value memory,
 
 void HistoryEmitter::storeResult(Value k, Value x) {
   Value column = c.add(c.mul(head, cache.getHeadDim()), k);
-  for (auto [value, row] :
-       frame.resultsOf([&](Value v) { return v == op.getResult(); })) {
+  for (auto [value, row] : frame.resultsOf(op)) {
     Type stored = gpuElement(value);
     c.storeNarrow(stored, x, c.at(row, c.mul(column, elementBytes(stored))));
   }
-}
-
-void HistoryEmitter::zeroBehind(Value isMine) {
-  int64_t columns = gpuColumns(op.getResult());
-  if (columns == padRow(columns))
-    return;
-  Value behind = c.add(c.thread, columns);
-  Value isPadding = isAnd(isMine, c.lessThan(behind, c.i64(padRow(columns))));
-  c.ifThen(isPadding, [&] {
-    for (auto [value, row] :
-         frame.resultsOf([&](Value v) { return v == op.getResult(); })) {
-      Type stored = gpuElement(value);
-      c.storeNarrow(stored, c.f32(0),
-                    c.at(row, c.mul(behind, elementBytes(stored))));
-    }
-  });
 }

@@ -54,9 +54,6 @@ protected:
   /// other from `memory` on: maximum, sum, and values from byte 16 on.
   void leaveWarpPart(State state, Value memory, int64_t partBytes);
   void storeResult(Value k, Value x);
-  /// Where rows end in padding the last head's block writes its zeros.
-  void zeroBehind(Value isMine);
-  Value isAnd(Value a, Value b);
 
   GpuFrame &frame;
   GpuCode &c;

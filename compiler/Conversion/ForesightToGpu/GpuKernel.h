@@ -177,9 +177,15 @@ public:
   mlir::Value cacheOf(mlir::Value cache, mlir::Value sequences);
   /// Row `token` of an argument, or the last row of one.
   mlir::Value rowOf(mlir::Value value);
-  /// Results that are `value`, or that follow `product`: value and pointer.
+  /// Results that `product` computes or that follow it, those that follow none
+  /// where it is null: value and pointer.
   llvm::SmallVector<std::pair<mlir::Value, mlir::Value>>
-  resultsOf(llvm::function_ref<bool(mlir::Value)> which);
+  resultsOf(mlir::Operation *product);
+  /// Rows of buffers end in zeros, and buffers share memory: where `isMine` the
+  /// block's first threads write those of the rows of `product`.
+  void zeroBehind(mlir::Operation *product, mlir::Value isMine);
+  /// Where kernels that select count what they kept.
+  mlir::Value counts() { return parameters[parameters.size() - 2]; }
 };
 
 /// An activation of a scalar or vector. GpuRows.cpp.

@@ -52,9 +52,6 @@ private:
   Value isAtMost(Value a, Value d) {
     return compare(mlir::arith::CmpIPredicate::ule, a, d);
   }
-  Value both(Value a, Value d) {
-    return mlir::arith::AndIOp::create(b, loc, a, d);
-  }
   Value wide(Value x) {
     return mlir::arith::ExtUIOp::create(b, loc, b.getI64Type(), x);
   }

@@ -134,7 +134,7 @@ void PickEmitter::emitLargest() {
                                         logit, c.f32(INFINITY));
     Value before = LLVM::LoadOp::create(b, loc, b.getI1Type(), damaged, 1);
     LLVM::StoreOp::create(
-        b, loc, arith::OrIOp::create(b, loc, before, both(isOdd, exists)),
+        b, loc, arith::OrIOp::create(b, loc, before, c.both(isOdd, exists)),
         damaged, 1);
   });
   Value x = load64(best);
@@ -156,7 +156,7 @@ void PickEmitter::emitLargest() {
   });
   Value isGreedy =
       arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, scale, c.f32(0));
-  c.ifThen(both(isLastBlock(), isGreedy), [&] {
+  c.ifThen(c.both(isLastBlock(), isGreedy), [&] {
     readLargest();
     finish(bestId);
   });

@@ -257,8 +257,7 @@ void PromptAttentionEmitter::zeroBehind(Value row, Value pointer) {
     return;
   Type stored = gpuElement(op.getResult());
   Value isMine =
-      arith::AndIOp::create(c.b, c.loc, c.isEqual(head, cache.getHeads() - 1),
-                            c.lessThan(row, tokens));
+      c.both(c.isEqual(head, cache.getHeads() - 1), c.lessThan(row, tokens));
   c.ifThen(isMine, [&] {
     c.loop(c.add(j, columns), c.i64(padRow(columns)), 4, [&](Value k) {
       c.storeNarrow(stored, c.f32(0),
@@ -274,8 +273,7 @@ void PromptAttentionEmitter::finish(State state) {
     for (int64_t mask : {1, 2})
       sum = c.fadd(sum, c.shuffleXor(sum, mask));
     frame.token = rows[i];
-    for (auto [value, row] :
-         frame.resultsOf([&](Value v) { return v == op.getResult(); })) {
+    for (auto [value, row] : frame.resultsOf(op)) {
       Value pointer = row;
       c.ifThen(c.lessThan(rows[i], tokens), [&] {
         for (auto [n, tile] : llvm::enumerate(state.values)) {

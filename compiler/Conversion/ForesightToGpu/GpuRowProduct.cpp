@@ -14,8 +14,6 @@
 #include "GpuKernel.h"
 #include "GpuWarp.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-
 using namespace mlir;
 using namespace foresight;
 
@@ -46,9 +44,6 @@ private:
   int64_t units() {
     return plan.products.back().firstUnit + plan.products.back().units;
   }
-  Value isAnd(Value a, Value b) {
-    return arith::AndIOp::create(c.b, c.loc, a, b);
-  }
   void findUnits();
   Item next(const Item &item);
   Value firstVector(Value turn);
@@ -71,12 +66,8 @@ private:
 
 /// Blocks differ by one unit at most.
 void RowProductEmitter::findUnits() {
-  auto divide = [&](Value a) -> Value {
-    return c.toI64(
-        arith::DivUIOp::create(c.b, c.loc, narrow(c, a), narrow(c, c.blocks)));
-  };
-  first = divide(c.mul(c.block, units()));
-  end = divide(c.mul(c.add(c.block, 1), units()));
+  first = c.div(c.mul(c.block, units()), c.blocks);
+  end = c.div(c.mul(c.add(c.block, 1), units()), c.blocks);
   slots = c.at(c.at(frame.shared, plan.ring.ringAt),
                c.mul(c.warp, ring.depth * slotBytes));
 }
@@ -194,33 +185,19 @@ void RowProductEmitter::finishRows() {
       LinearOp op = p.op;
       Value column = c.sub(row, c.i64(p.firstUnit * plan.rowsPerUnit));
       Value isMine =
-          isAnd(c.lessThan(c.i64(-1), column),
-                c.lessThan(column, c.i64(gpuColumns(op.getResult()))));
+          c.both(c.lessThan(c.i64(-1), column),
+                 c.lessThan(column, c.i64(gpuColumns(op.getResult()))));
       c.ifThen(isMine, [&] {
-        for (auto [value, to] : frame.resultsOf([&](Value v) {
-               return plan.productOf.lookup(v) == op.getOperation();
-             }))
+        for (auto [value, to] : frame.resultsOf(op))
           c.store(emitGpuEpilogue(frame, value, op, sum, column),
                   c.at(to, c.mul(column, 4)));
       });
     }
   });
-  // Rows of buffers end in zeros, and buffers share memory.
   for (const GpuProduct &p : plan.products) {
-    LinearOp op = p.op;
-    int64_t columns = gpuColumns(op.getResult());
-    if (columns == padRow(columns))
-      continue;
     Value last = c.i64(p.firstUnit + p.units - 1);
-    Value behind = c.add(c.thread, columns);
-    Value hasLast =
-        isAnd(c.lessThan(last, end), c.lessThan(c.sub(first, c.i64(1)), last));
-    c.ifThen(isAnd(hasLast, c.lessThan(behind, c.i64(padRow(columns)))), [&] {
-      for (auto [value, to] : frame.resultsOf([&](Value v) {
-             return plan.productOf.lookup(v) == op.getOperation();
-           }))
-        c.store(c.f32(0), c.at(to, c.mul(behind, 4)));
-    });
+    frame.zeroBehind(p.op, c.both(c.lessThan(last, end),
+                                  c.lessThan(c.sub(first, c.i64(1)), last)));
   }
 }
 
@@ -264,11 +241,8 @@ void RowProductEmitter::emit() {
         sum = c.select(isEnd, zero, sum);
     }
     Item after = next(now), afterAhead = next(ahead);
-    Value offset = c.add(args[4], slotBytes);
-    offset =
-        c.select(c.isEqual(offset, ring.depth * slotBytes), c.i64(0), offset);
     Values yielded{after.unit, after.turn, afterAhead.unit, afterAhead.turn,
-                   offset};
+                   nextSlot(c, args[4], slotBytes, ring.depth)};
     yielded.append(sums);
     return yielded;
   });

@@ -75,16 +75,31 @@ Value GpuFrame::rowOf(Value value) {
   return c.at(memoryOf(value), c.mul(token, stride));
 }
 
-SmallVector<std::pair<Value, Value>>
-GpuFrame::resultsOf(llvm::function_ref<bool(Value)> which) {
+SmallVector<std::pair<Value, Value>> GpuFrame::resultsOf(Operation *product) {
   SmallVector<std::pair<Value, Value>> results;
   KernelOp kernel = plan.kernel;
   Block &body = kernel.getBody().front();
   for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands()))
-    if (isa<RankedTensorType>(value.getType()) && which(value))
+    if (isa<RankedTensorType>(value.getType()) &&
+        plan.productOf.lookup(value) == product)
       results.emplace_back(value, c.at(parameters[body.getNumArguments() + i],
                                        c.mul(token, gpuRowBytes(value))));
   return results;
+}
+
+void GpuFrame::zeroBehind(Operation *product, Value isMine) {
+  int64_t columns = gpuColumns(product->getResult(0));
+  if (columns == padRow(columns))
+    return;
+  Value behind = c.add(c.thread, columns);
+  Value isPadding = c.both(isMine, c.lessThan(behind, c.i64(padRow(columns))));
+  c.ifThen(isPadding, [&] {
+    for (auto [value, row] : resultsOf(product)) {
+      Type stored = gpuElement(value);
+      c.storeNarrow(stored, c.f32(0),
+                    c.at(row, c.mul(behind, elementBytes(stored))));
+    }
+  });
 }
 
 Value foresight::emitElements(GpuFrame &frame, Value value, Value k) {
@@ -216,7 +231,7 @@ void foresight::emitRows(GpuFrame &frame) {
   c.waitForInputs();
   if (frame.plan.batchRows == 0)
     c.letDependentsStart();
-  for (auto [value, row] : frame.resultsOf([](Value) { return true; })) {
+  for (auto [value, row] : frame.resultsOf(nullptr)) {
     Value pointer = row;
     Type element = gpuElement(value);
     emitRow(frame, value, [&](Value k, Value x) {

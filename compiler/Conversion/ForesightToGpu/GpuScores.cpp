@@ -51,8 +51,7 @@ Value GpuScores::unitOf(Value turn) { return c.add(first, c.mul(turn, total)); }
 
 Value GpuScores::turns() {
   Value up = c.add(total, plan.units - 1);
-  return c.toI64(
-      arith::DivUIOp::create(c.b, c.loc, narrow(c, up), narrow(c, total)));
+  return c.div(up, total);
 }
 
 Value GpuScores::neuronInUnit(Value lane) {
@@ -93,8 +92,7 @@ void GpuScores::request(Value item) {
         isIn = c.lessThan(chunk, c.i64(chunks));
       if (plan.pieces * plan.blocks > blocksPerRow) {
         Value isRow = c.lessThan(c.add(from, chunk), c.i64(rowBytes / kChunk));
-        isIn = isIn ? Value(arith::AndIOp::create(c.b, c.loc, isIn, isRow))
-                    : isRow;
+        isIn = isIn ? c.both(isIn, isRow) : isRow;
       }
       if (isIn)
         c.ifThen(isIn, copyRows);
@@ -441,12 +439,11 @@ GpuScores::Tested GpuScores::score(Value turn, Value unit) {
                        c.fmul(vectors[3], residual));
   Tested tested;
   tested.neuron = c.add(c.mul(unit, plan.neurons), mine);
-  tested.isMine =
-      arith::AndIOp::create(c.b, c.loc, c.lessThan(part, c.i64(rows)),
-                            c.lessThan(tested.neuron, c.i64(neurons)));
+  tested.isMine = c.both(c.lessThan(part, c.i64(rows)),
+                         c.lessThan(tested.neuron, c.i64(neurons)));
   // Unordered or greater: a NaN keeps the neuron.
   Value isKept = arith::CmpFOp::create(c.b, c.loc, arith::CmpFPredicate::UGT,
                                        bound, c.f32(0));
-  tested.isKept = arith::AndIOp::create(c.b, c.loc, isKept, tested.isMine);
+  tested.isKept = c.both(isKept, tested.isMine);
   return tested;
 }

@@ -42,10 +42,7 @@ Value GpuMembers::wordAt(Value index) {
       LLVM::AtomicOrdering::monotonic, "device");
 }
 
-void GpuMembers::storeCount() {
-  Value memory = frame.parameters[frame.parameters.size() - 2];
-  c.store(narrow(c, all), memory);
-}
+void GpuMembers::storeCount() { c.store(narrow(c, all), frame.counts()); }
 
 /// A thread takes neighbouring words; what threads before it have found says
 /// where its members go.

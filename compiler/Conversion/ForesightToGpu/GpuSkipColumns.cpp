@@ -11,7 +11,6 @@
 #include "GpuWarp.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include <algorithm>
 
@@ -120,13 +119,7 @@ Values SkipColumnsEmitter::loadRows(Value from, Value count) {
     loaded.append(inputs);
     return loaded;
   };
-  auto any = scf::IfOp::create(
-      c.b, c.loc, c.lessThan(from, count),
-      [&](OpBuilder &, Location) { scf::YieldOp::create(c.b, c.loc, load()); },
-      [&](OpBuilder &, Location) {
-        scf::YieldOp::create(c.b, c.loc, nothing);
-      });
-  return Values(any.getResults());
+  return c.ifElse(c.lessThan(from, count), load, nothing);
 }
 
 /// What is loaded goes round the loop: inside one turn the assembler would wait
@@ -158,8 +151,7 @@ void SkipColumnsEmitter::storeCount() {
     Value count = c.i32(0);
     for (int64_t w = 0; w < c.warps(); ++w)
       count = c.add(count, c.load(c.b.getI32Type(), c.at(counts, 4 * w)));
-    Value memory = frame.parameters[frame.parameters.size() - 2];
-    c.store(count, c.at(memory, c.mul(c.block, 4)));
+    c.store(count, c.at(frame.counts(), c.mul(c.block, 4)));
   });
 }
 

@@ -11,7 +11,6 @@
 #include "GpuWarp.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include <algorithm>
 
@@ -46,7 +45,6 @@ public:
 
 private:
   Value xPlace(Value k);
-  void fillPadding();
   void scoreTurn(Value turn);
   void askFor(Value unit, Value kept);
   Value neuronAt(Value index);
@@ -54,10 +52,6 @@ private:
   Value xAt(int64_t load, int64_t plane);
   void multiply(Value count);
   void store(Value first, Value count, ArrayRef<Value> sums);
-  SmallVector<std::pair<Value, Value>> results() {
-    return frame.resultsOf(
-        [&](Value value) { return value == op.getResult(); });
-  }
 
   GpuFrame &frame;
   GpuCode &c;
@@ -75,21 +69,6 @@ Value SparseProductEmitter::xPlace(Value k) {
   Value v = c.div(chunk, planes), plane = c.rem(chunk, planes);
   Value place = c.add(c.mul(plane, vectors), v);
   return c.at(c.at(frame.shared, plan.rowAt), c.mul(place, 16));
-}
-
-/// Rows of buffers end in zeros.
-void SparseProductEmitter::fillPadding() {
-  int64_t columns = gpuColumns(op.getResult());
-  if (columns == padRow(columns))
-    return;
-  Value behind = c.add(c.thread, columns);
-  Value isMine =
-      arith::AndIOp::create(c.b, c.loc, c.isEqual(c.block, 0),
-                            c.lessThan(behind, c.i64(padRow(columns))));
-  c.ifThen(isMine, [&] {
-    for (auto [value, row] : results())
-      c.store(c.f32(0), c.at(row, c.mul(behind, 4)));
-  });
 }
 
 /// The warp asks for the rows it keeps, a line a lane.
@@ -113,7 +92,7 @@ void SparseProductEmitter::scoreTurn(Value turn) {
   c.ifThen(c.lessThan(unit, c.i64(plan.sparse.units)), [&] {
     GpuScores::Tested tested = scores.score(turn, unit);
     c.ifThen(tested.isMine, [&] {
-      for (auto [value, row] : results())
+      for (auto [value, row] : frame.resultsOf(op))
         c.store(c.f32(0), c.at(row, c.mul(tested.neuron, 4)));
     });
     Value kept = ballot(c, tested.isKept);
@@ -122,8 +101,7 @@ void SparseProductEmitter::scoreTurn(Value turn) {
     Value base = c.ifElse(
         c.isEqual(c.lane, 0),
         [&] {
-          Value counts = frame.parameters[frame.parameters.size() - 2];
-          c.store(count, c.at(counts, c.mul(unit, 4)));
+          c.store(count, c.at(frame.counts(), c.mul(unit, 4)));
           return atomicAdd(c, listed, count);
         },
         c.i32(0));
@@ -184,9 +162,8 @@ void SparseProductEmitter::store(Value first, Value count,
   for (int64_t r = 1; r < plan.rowsPerUnit; ++r)
     sum = c.select(c.isEqual(c.lane, r), sums[r], sum);
   Value index = c.add(first, c.lane);
-  Value isMine = arith::AndIOp::create(
-      c.b, c.loc, c.lessThan(c.lane, c.i64(plan.rowsPerUnit)),
-      c.lessThan(index, count));
+  Value isMine = c.both(c.lessThan(c.lane, c.i64(plan.rowsPerUnit)),
+                        c.lessThan(index, count));
   c.ifThen(isMine, [&] {
     Value neuron = neuronAt(index);
     Value value = sum;
@@ -195,7 +172,7 @@ void SparseProductEmitter::store(Value first, Value count,
           c.fadd(value, c.load(c.f32Type(), c.at(frame.memoryOf(op.getBias()),
                                                  c.mul(neuron, 4))));
     value = emitGpuActivation(c, op.getActivation(), value);
-    for (auto [result, row] : results())
+    for (auto [result, row] : frame.resultsOf(op))
       c.store(value, c.at(row, c.mul(neuron, 4)));
   });
 }
@@ -204,15 +181,9 @@ void SparseProductEmitter::multiply(Value count) {
   int64_t rows = plan.rowsPerUnit;
   auto loadIfAny = [&](Value first) {
     Values zeros(rows * loads, c.constant(c.vec(4, c.b.getI32Type()), 0));
-    auto op = scf::IfOp::create(
-        c.b, c.loc, c.lessThan(first, count),
-        [&](OpBuilder &, Location) {
-          scf::YieldOp::create(c.b, c.loc, loadTurn(first, count, 0));
-        },
-        [&](OpBuilder &, Location) {
-          scf::YieldOp::create(c.b, c.loc, zeros);
-        });
-    return Values(op.getResults());
+    return c.ifElse(
+        c.lessThan(first, count), [&] { return loadTurn(first, count, 0); },
+        zeros);
   };
   Value first = c.mul(c.warp, rows);
   int64_t step = c.warps() * rows;
@@ -261,7 +232,7 @@ void SparseProductEmitter::emit() {
   c.waitForInputs();
   c.letDependentsStart();
   scores.round([&](Value k) { return xPlace(k); });
-  fillPadding();
+  frame.zeroBehind(op, c.isEqual(c.block, 0));
   c.barrier();
 
   Value all = scores.turns();

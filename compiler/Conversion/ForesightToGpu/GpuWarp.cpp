@@ -122,6 +122,12 @@ void foresight::waitForGroups(GpuCode &c, int64_t newer) {
   NVVM::CpAsyncWaitGroupOp::create(c.b, c.loc, static_cast<uint32_t>(newer));
 }
 
+Value foresight::nextSlot(GpuCode &c, Value offset, int64_t slotBytes,
+                          int64_t depth) {
+  Value next = c.add(offset, slotBytes);
+  return c.select(c.isEqual(next, depth * slotBytes), c.i64(0), next);
+}
+
 void foresight::prefetchLine(GpuCode &c, Value pointer) {
   LLVM::InlineAsmOp::create(c.b, c.loc, TypeRange(), ValueRange{pointer},
                             "prefetch.global.L2 [$0];", "l",

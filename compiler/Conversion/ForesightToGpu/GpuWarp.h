@@ -39,6 +39,9 @@ void copyAsync(GpuCode &c, mlir::Value to, mlir::Value from, int64_t bytes,
                mlir::Value read = {});
 void endGroup(GpuCode &c);
 void waitForGroups(GpuCode &c, int64_t newer);
+/// The offset of the slot behind `offset`, in a ring of `depth` slots.
+mlir::Value nextSlot(GpuCode &c, mlir::Value offset, int64_t slotBytes,
+                     int64_t depth);
 void prefetchLine(GpuCode &c, mlir::Value pointer);
 /// Adds to a word in shared memory and returns what it was.
 mlir::Value atomicAdd(GpuCode &c, mlir::Value pointer, mlir::Value x);
