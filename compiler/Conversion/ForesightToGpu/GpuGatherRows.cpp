@@ -193,7 +193,7 @@ void GatherRowsEmitter::walk(ArrayRef<Value> now) {
   // All warps of the grid take as many batches: they meet at barriers.
   int64_t batch = groups * rows;
   Values init{c.i64(0)};
-  init.append(now);
+  llvm::append_range(init, now);
   auto loop = scf::ForOp::create(c.b, c.loc, c.i64(0), members.count,
                                  c.i64(batch), init);
   OpBuilder::InsertionGuard guard(c.b);
