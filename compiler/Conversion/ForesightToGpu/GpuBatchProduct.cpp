@@ -117,25 +117,10 @@ Value BatchProductEmitter::bytesBefore(Value step) {
 /// Asks for the weights of an item; past the last unit there are none.
 void BatchProductEmitter::request(const Item &item, Value slot) {
   c.ifThen(c.lessThan(item.unit, c.i64(units())), [&] {
-    Value base, row, last;
-    for (const GpuProduct &p : llvm::reverse(plan.products)) {
-      LinearOp op = p.op;
-      Value memory = frame.memoryOf(op.getWeight());
-      Value ofUnit =
-          c.mul(c.sub(item.unit, c.i64(p.firstUnit)), kBatchUnitRows);
-      Value lastRow = c.i64(gpuColumns(op.getResult()) - 1);
-      if (!base) {
-        base = memory, row = ofUnit, last = lastRow;
-        continue;
-      }
-      Value isBefore = c.lessThan(item.unit, c.i64(p.firstUnit + p.units));
-      base = c.select(isBefore, memory, base);
-      row = c.select(isBefore, ofUnit, row);
-      last = c.select(isBefore, lastRow, last);
-    }
+    auto [base, first, last] = frame.rowsOfUnit(item.unit);
     Value from = c.at(base, bytesBefore(item.step));
     Value to = c.at(slot, c.mul(c.lane, 16));
-    row = c.add(row, g);
+    Value row = c.add(first, g);
     for (int64_t half = 0; half < 2 * kTiles; ++half) {
       Value pointer =
           isWhole()

@@ -9,8 +9,6 @@
 
 #include "GpuColumnSums.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-
 using namespace mlir;
 using namespace foresight;
 
@@ -80,11 +78,8 @@ void ColumnProductEmitter::emit() {
                // The last turn loads its last row again: a few lines, all in
                // cache.
                Values next = loadRows(c.add(first, step));
-               for (int64_t i = 0; i < kLoads; ++i) {
-                 Value w = c.widen(now[i], columns.element);
-                 for (int64_t e = 0; e < per; ++e)
-                   sums[e] = c.fma(activations[i], c.extract(w, e), sums[e]);
-               }
+               for (int64_t i = 0; i < kLoads; ++i)
+                 columns.add(sums, now[i], activations[i]);
                sums.append(next);
                return sums;
              });

@@ -27,6 +27,12 @@ void GpuColumnSums::readFollowing() {
       loadEpilogue(frame, op, column, c.lessThan(c.thread, c.i64(columns)));
 }
 
+void GpuColumnSums::add(Values &sums, Value loaded, Value input) {
+  Value w = c.widen(loaded, element);
+  for (int64_t e = 0; e < per; ++e)
+    sums[e] = c.fma(input, c.extract(w, e), sums[e]);
+}
+
 /// Lanes of a warp that hold the same columns, then the warps.
 void GpuColumnSums::finish(ArrayRef<Value> sums) {
   for (int64_t e = 0; e < per; ++e) {

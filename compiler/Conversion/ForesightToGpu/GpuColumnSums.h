@@ -27,6 +27,8 @@ public:
   /// Asks for what is added to the sums. Behind the wait, and early: it comes
   /// while the sums are made.
   void readFollowing();
+  /// Adds a lane's 16 bytes of a row times `input`.
+  void add(Values &sums, mlir::Value loaded, mlir::Value input);
   /// Sums of this lane's columns over its group's rows, to results.
   void finish(llvm::ArrayRef<mlir::Value> sums);
 

@@ -10,8 +10,6 @@
 #include "GpuColumnSums.h"
 #include "GpuSets.h"
 
-#include "mlir/Dialect/SCF/IR/SCF.h"
-
 using namespace mlir;
 using namespace foresight;
 
@@ -75,9 +73,7 @@ Values GatherColumnsEmitter::walk(Values loaded) {
                      c.f32(0)));
                }
                for (int64_t i = 0; i < kRows; ++i) {
-                 Value w = c.widen(rows[i], columns.element);
-                 for (int64_t e = 0; e < per; ++e)
-                   sums[e] = c.fma(inputs[i], c.extract(w, e), sums[e]);
+                 columns.add(sums, rows[i], inputs[i]);
                  rows[i] = load(c.add(from, (i + kRows) * groups));
                }
                sums.append(rows);

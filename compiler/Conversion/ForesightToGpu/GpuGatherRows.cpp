@@ -8,6 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "GpuInputPlanes.h"
 #include "GpuSets.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -25,8 +26,7 @@ public:
       : frame(frame), c(frame.c), plan(frame.plan),
         op(frame.plan.sparse.product), element(gpuElement(op.getWeight())),
         vectors(padRow(gpuColumns(op.getX())) / elementsOf16(element)),
-        planes(elementsOf16(element) / 4),
-        rowBytes(gpuRowBytes(op.getWeight())),
+        planes(frame, element, vectors), rowBytes(gpuRowBytes(op.getWeight())),
         turns((plan.loadsPerRow + perTurn() - 1) / perTurn()),
         rows(plan.rowsUnderWay), groups(c.warps() / plan.warpsPerRow),
         members(frame, op.getRows(), plan.launch.blocks),
@@ -38,7 +38,6 @@ private:
   int64_t perTurn() const { return plan.loadsOfLane * plan.warpsPerRow; }
   Value vectorAt(int64_t turn, int64_t i);
   Values load(Value index, int64_t turn);
-  void stageX();
   Value multiply(ArrayRef<Value> loaded, int64_t turn, Value sum);
   Value isNoMember(Value column);
   void clearOthers();
@@ -52,7 +51,9 @@ private:
   const GpuPlan &plan;
   GatherLinearOp op;
   Type element;
-  int64_t vectors, planes, rowBytes, turns, rows, groups;
+  int64_t vectors;
+  GpuInputPlanes planes;
+  int64_t rowBytes, turns, rows, groups;
   GpuMembers members;
   Value weight, part, first, column, isOther;
 };
@@ -92,18 +93,6 @@ Value GatherRowsEmitter::bias(Value index) {
       c.f32(0));
 }
 
-/// As for dense products: planes of 16 bytes.
-void GatherRowsEmitter::stageX() {
-  emitRow(frame, op.getX(), [&](Value k, Value x) {
-    Value chunk = c.div(k, 4);
-    Value v = c.div(chunk, planes), plane = c.rem(chunk, planes);
-    Value place = c.add(c.mul(plane, vectors), v);
-    c.storeAligned(x, c.at(c.at(frame.shared, plan.rowAt), c.mul(place, 16)),
-                   16);
-  });
-  c.barrier();
-}
-
 Value GatherRowsEmitter::multiply(ArrayRef<Value> loaded, int64_t turn,
                                   Value sum) {
   for (int64_t i = 0; i < plan.loadsOfLane; ++i) {
@@ -111,16 +100,9 @@ Value GatherRowsEmitter::multiply(ArrayRef<Value> loaded, int64_t turn,
     // The last load of the last warp may lie behind the row.
     bool isWhole =
         (turn * perTurn() + (i + 1) * plan.warpsPerRow) * kWarp <= vectors;
-    Value safe = isWhole ? v : c.min(v, c.i64(vectors - 1));
     Value w = c.widen(loaded[i], element);
-    for (int64_t p = 0; p < planes; ++p) {
-      Value x = c.loadAligned(c.vec(4),
-                              c.at(c.at(frame.shared, plan.rowAt),
-                                   c.mul(c.add(safe, p * vectors), 16)),
-                              16);
-      if (!isWhole)
-        x = c.select(c.splat(c.lessThan(v, c.i64(vectors)), 4), x,
-                     c.constant(c.vec(4), 0));
+    for (int64_t p = 0; p < planes.count; ++p) {
+      Value x = planes.load(v, p, isWhole);
       for (int64_t e = 0; e < 4; ++e)
         sum = c.fma(c.extract(w, 4 * p + e), c.extract(x, e), sum);
     }
@@ -247,7 +229,8 @@ void GatherRowsEmitter::emit() {
   if (!plan.isSetEarly)
     loaded = start();
   clearOthers();
-  stageX();
+  planes.stage(op.getX());
+  c.barrier();
   walk(loaded);
   c.ifThen(c.isEqual(c.add(c.block, c.thread), 0),
            [&] { members.storeCount(); });

@@ -177,6 +177,13 @@ public:
   mlir::Value cacheOf(mlir::Value cache, mlir::Value sequences);
   /// Row `token` of an argument, or the last row of one.
   mlir::Value rowOf(mlir::Value value);
+  /// Where the weights of a product of rows start, the first row of a unit, and
+  /// the product's last row.
+  struct UnitRows {
+    mlir::Value weights, first, last;
+  };
+  /// Of the product that has `unit`.
+  UnitRows rowsOfUnit(mlir::Value unit);
   /// Results that `product` computes or that follow it, those that follow none
   /// where it is null: value and pointer.
   llvm::SmallVector<std::pair<mlir::Value, mlir::Value>>

@@ -6,12 +6,11 @@
 // before the kernel waits for the one in front, and stays full while sums are
 // made. Sums wait in shared memory until the block's last row is done; then a
 // thread finishes a row, so that biases and residuals cost one access for all
-// rows. x lies in shared memory as planes of 16 bytes: neighbouring lanes read
-// neighbouring words.
+// rows.
 //
 //===----------------------------------------------------------------------===//
 
-#include "GpuKernel.h"
+#include "GpuInputPlanes.h"
 #include "GpuWarp.h"
 
 using namespace mlir;
@@ -27,8 +26,7 @@ public:
       : frame(frame), c(frame.c), plan(frame.plan), ring(plan.ring),
         element(gpuElement(product(0).getWeight())),
         vectors(padRow(gpuColumns(product(0).getX())) / elementsOf16(element)),
-        placed(ring.turns * ring.loads * kWarp),
-        planes(elementsOf16(element) / 4),
+        placed(ring.turns * ring.loads * kWarp), planes(frame, element, placed),
         rowBytes(gpuRowBytes(product(0).getWeight())),
         slotBytes(plan.rowsPerUnit * ring.loads * kWarp * 16) {}
 
@@ -59,7 +57,9 @@ private:
   const GpuRing &ring;
   Type element;
   /// 16-byte vectors of a row, and those that the warps' loads reach.
-  int64_t vectors, placed, planes, rowBytes, slotBytes;
+  int64_t vectors, placed;
+  GpuInputPlanes planes;
+  int64_t rowBytes, slotBytes;
   /// The block's units, and the warp's ring.
   Value first, end, slots;
 };
@@ -88,22 +88,7 @@ Value RowProductEmitter::firstVector(Value turn) {
 /// Asks for the weights of an item; past the block's rows there are none.
 void RowProductEmitter::request(const Item &item, Value slot) {
   c.ifThen(c.lessThan(item.unit, end), [&] {
-    Value base, row, last;
-    for (const GpuProduct &p : llvm::reverse(plan.products)) {
-      LinearOp op = p.op;
-      Value memory = frame.memoryOf(op.getWeight());
-      Value ofUnit =
-          c.mul(c.sub(item.unit, c.i64(p.firstUnit)), plan.rowsPerUnit);
-      Value lastRow = c.i64(gpuColumns(op.getResult()) - 1);
-      if (!base) {
-        base = memory, row = ofUnit, last = lastRow;
-        continue;
-      }
-      Value isBefore = c.lessThan(item.unit, c.i64(p.firstUnit + p.units));
-      base = c.select(isBefore, memory, base);
-      row = c.select(isBefore, ofUnit, row);
-      last = c.select(isBefore, lastRow, last);
-    }
+    auto [base, row, last] = frame.rowsOfUnit(item.unit);
     Value vector = firstVector(item.turn);
     Value to = c.at(slot, c.mul(c.lane, 16));
     for (int64_t r = 0; r < plan.rowsPerUnit; ++r) {
@@ -123,14 +108,9 @@ void RowProductEmitter::request(const Item &item, Value slot) {
 
 void RowProductEmitter::stageX() {
   Value memory = c.at(frame.shared, plan.rowAt);
-  emitRow(frame, product(0).getX(), [&](Value k, Value x) {
-    Value chunk = c.div(k, 4);
-    Value v = c.div(chunk, planes), plane = c.rem(chunk, planes);
-    Value place = c.add(c.mul(plane, placed), v);
-    c.storeAligned(x, c.at(memory, c.mul(place, 16)), 16);
-  });
+  planes.stage(product(0).getX());
   // Loads behind the row read its last vector again, times zero.
-  for (int64_t plane = 0; plane < planes && placed != vectors; ++plane)
+  for (int64_t plane = 0; plane < planes.count && placed != vectors; ++plane)
     c.loop(c.add(c.thread, vectors), c.i64(placed), c.threads, [&](Value v) {
       c.storeAligned(c.constant(c.vec(4), 0),
                      c.at(memory, c.mul(c.add(v, plane * placed), 16)), 16);
@@ -147,7 +127,7 @@ void RowProductEmitter::sumItem(const Item &item, Value slot,
   Type words = c.vec(4, c.b.getI32Type());
   for (int64_t j = 0; j < ring.loads; ++j) {
     Values parts;
-    for (int64_t p = 0; p < planes; ++p)
+    for (int64_t p = 0; p < planes.count; ++p)
       parts.push_back(
           c.loadAligned(c.vec(4), c.at(x, (j * kWarp + p * placed) * 16), 16));
     for (int64_t r = 0; r < plan.rowsPerUnit; ++r) {
@@ -155,7 +135,7 @@ void RowProductEmitter::sumItem(const Item &item, Value slot,
           words, c.at(from, (r * ring.loads + j) * kWarp * 16), 16);
       Value w = c.widen(stored, element);
       Value &sum = sums[2 * r + j % 2];
-      for (int64_t e = 0; e < 4 * planes; ++e)
+      for (int64_t e = 0; e < 4 * planes.count; ++e)
         sum = c.fma(c.extract(w, e), c.extract(parts[e / 4], e % 4), sum);
     }
   }

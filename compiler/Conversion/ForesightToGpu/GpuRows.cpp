@@ -75,6 +75,25 @@ Value GpuFrame::rowOf(Value value) {
   return c.at(memoryOf(value), c.mul(token, stride));
 }
 
+GpuFrame::UnitRows GpuFrame::rowsOfUnit(Value unit) {
+  UnitRows rows;
+  for (const GpuProduct &p : llvm::reverse(plan.products)) {
+    LinearOp op = p.op;
+    UnitRows mine{memoryOf(op.getWeight()),
+                  c.mul(c.sub(unit, c.i64(p.firstUnit)), plan.rowsPerUnit),
+                  c.i64(gpuColumns(op.getResult()) - 1)};
+    if (!rows.weights) {
+      rows = mine;
+      continue;
+    }
+    Value isMine = c.lessThan(unit, c.i64(p.firstUnit + p.units));
+    rows = {c.select(isMine, mine.weights, rows.weights),
+            c.select(isMine, mine.first, rows.first),
+            c.select(isMine, mine.last, rows.last)};
+  }
+  return rows;
+}
+
 SmallVector<std::pair<Value, Value>> GpuFrame::resultsOf(Operation *product) {
   SmallVector<std::pair<Value, Value>> results;
   KernelOp kernel = plan.kernel;

@@ -134,11 +134,8 @@ Values SkipColumnsEmitter::walk(Value count) {
         Values loaded(carried.drop_front(per).take_front(kLoads));
         Values inputs(carried.take_back(kLoads));
         Values next = loadRows(c.add(from, kLoads), count);
-        for (int64_t i = 0; i < kLoads; ++i) {
-          Value w = c.widen(loaded[i], columns.element);
-          for (int64_t e = 0; e < per; ++e)
-            sums[e] = c.fma(inputs[i], c.extract(w, e), sums[e]);
-        }
+        for (int64_t i = 0; i < kLoads; ++i)
+          columns.add(sums, loaded[i], inputs[i]);
         sums.append(next);
         return sums;
       });

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "GpuInputPlanes.h"
 #include "GpuScores.h"
 #include "GpuWarp.h"
 
@@ -33,8 +34,7 @@ public:
       : frame(frame), c(frame.c), plan(frame.plan),
         op(frame.plan.sparse.product), element(gpuElement(op.getWeight())),
         vectors(padRow(gpuColumns(op.getX())) / elementsOf16(element)),
-        planes(elementsOf16(element) / 4),
-        rowBytes(gpuRowBytes(op.getWeight())),
+        planes(frame, element, vectors), rowBytes(gpuRowBytes(op.getWeight())),
         loads(std::min(plan.loadsPerRow, loadsAtOnce(element))),
         turns((plan.loadsPerRow + loads - 1) / loads), scores(frame),
         weight(frame.memoryOf(op.getWeight())),
@@ -44,12 +44,10 @@ public:
   void emit();
 
 private:
-  Value xPlace(Value k);
   void scoreTurn(Value turn);
   void askFor(Value unit, Value kept);
   Value neuronAt(Value index);
   Values loadTurn(Value first, Value count, int64_t turn);
-  Value xAt(int64_t load, int64_t plane);
   void multiply(Value count);
   void store(Value first, Value count, ArrayRef<Value> sums);
 
@@ -58,18 +56,12 @@ private:
   const GpuPlan &plan;
   GatherLinearOp op;
   Type element;
-  int64_t vectors, planes, rowBytes, loads, turns;
+  int64_t vectors;
+  GpuInputPlanes planes;
+  int64_t rowBytes, loads, turns;
   GpuScores scores;
   Value weight, listed, list;
 };
-
-/// As for dense products: planes of 16 bytes.
-Value SparseProductEmitter::xPlace(Value k) {
-  Value chunk = c.div(k, 4);
-  Value v = c.div(chunk, planes), plane = c.rem(chunk, planes);
-  Value place = c.add(c.mul(plane, vectors), v);
-  return c.at(c.at(frame.shared, plan.rowAt), c.mul(place, 16));
-}
 
 /// The warp asks for the rows it keeps, a line a lane.
 void SparseProductEmitter::askFor(Value unit, Value kept) {
@@ -140,21 +132,6 @@ Values SparseProductEmitter::loadTurn(Value first, Value count, int64_t turn) {
   return loaded;
 }
 
-/// Four elements of x for load `load`; zero for lanes behind the row.
-Value SparseProductEmitter::xAt(int64_t load, int64_t plane) {
-  Value v = c.add(c.lane, load * kWarp);
-  bool isWhole = (load + 1) * kWarp <= vectors;
-  Value safe = isWhole ? v : c.min(v, c.i64(vectors - 1));
-  Value x = c.loadAligned(c.vec(4),
-                          c.at(c.at(frame.shared, plan.rowAt),
-                               c.mul(c.add(safe, plane * vectors), 16)),
-                          16);
-  if (isWhole)
-    return x;
-  return c.select(c.splat(c.lessThan(v, c.i64(vectors)), 4), x,
-                  c.constant(c.vec(4), 0));
-}
-
 /// Lane r finishes the r-th row.
 void SparseProductEmitter::store(Value first, Value count,
                                  ArrayRef<Value> sums) {
@@ -199,12 +176,13 @@ void SparseProductEmitter::multiply(Value count) {
                if (load >= plan.loadsPerRow)
                  break;
                Values x;
-               for (int64_t p = 0; p < planes; ++p)
-                 x.push_back(xAt(load, p));
+               for (int64_t p = 0; p < planes.count; ++p)
+                 x.push_back(planes.load(c.add(c.lane, load * kWarp), p,
+                                         (load + 1) * kWarp <= vectors));
                for (int64_t r = 0; r < rows; ++r) {
                  Value w = c.widen(now[r * loads + j], element);
                  Value &sum = sums[r][j % 2];
-                 for (int64_t e = 0; e < 4 * planes; ++e)
+                 for (int64_t e = 0; e < 4 * planes.count; ++e)
                    sum =
                        c.fma(c.extract(w, e), c.extract(x[e / 4], e % 4), sum);
                }
@@ -231,7 +209,7 @@ void SparseProductEmitter::emit() {
   prefetchVectors(frame, vectors);
   c.waitForInputs();
   c.letDependentsStart();
-  scores.round([&](Value k) { return xPlace(k); });
+  scores.round([&](Value k) { return planes.at(k); });
   frame.zeroBehind(op, c.isEqual(c.block, 0));
   c.barrier();
 
