@@ -76,7 +76,8 @@ TEST_P(ThreadPoolTest, WorksAfterThreadsHaveGoneToSleep) {
     ASSERT_EQ(runs, 20);
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(1, 2, 3, 8));
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(1, 2, 3, 8),
+                         testing::PrintToStringParamName());
 
 TEST(ThreadPool, AThreadThatSleepsHoldsUpOnlyWhatItClaimed) {
   // One unit takes long; the others are done by the other thread meanwhile.

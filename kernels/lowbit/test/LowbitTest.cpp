@@ -124,7 +124,8 @@ void expectRoundedUp(uint16_t bits, double value) {
 }
 
 class LowbitBits : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Every, LowbitBits, testing::Range(2, 9));
+INSTANTIATE_TEST_SUITE_P(Every, LowbitBits, testing::Range(2, 9),
+                         testing::PrintToStringParamName());
 
 TEST_P(LowbitBits, CodesSurviveThePlanes) {
   for (int64_t columns : {1, 100, 128, 129, 384}) {
