@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -23,10 +22,10 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t largest);
 
 namespace {
 
-class Mutation : OnnxParts {
+class Mutation : OnnxParts, Chance {
 public:
   Mutation(onnx::ModelProto &model, unsigned seed)
-      : model(model), random(seed) {}
+      : Chance(seed), model(model) {}
 
   void change() {
     collect(model);
@@ -62,7 +61,8 @@ public:
     if (onnx::NodeProto *node = pick(theirs.nodes); node && below(2) == 0)
       if (onnx::NodeProto *mine = pick(nodes))
         mine->CopyFrom(*node);
-    if (onnx::TensorProto *tensor = pick(theirs.tensors); tensor)
+    collect(model); // what the node held is gone
+    if (onnx::TensorProto *tensor = pick(theirs.tensors))
       if (onnx::TensorProto *mine = pick(tensors)) {
         const std::string name = mine->name();
         mine->CopyFrom(*tensor);
@@ -78,24 +78,6 @@ public:
   }
 
 private:
-  size_t below(size_t limit) { return limit ? random() % limit : 0; }
-  template <typename T> T *pick(const std::vector<T *> &of) {
-    return of.empty() ? nullptr : of[below(of.size())];
-  }
-  template <typename T, size_t size> const T &pick(const T (&of)[size]) {
-    return of[below(size)];
-  }
-  const std::string &pick(const Words &of) { return of[below(of.size())]; }
-  template <typename T> T *pick(google::protobuf::RepeatedPtrField<T> *of) {
-    return of->empty() ? nullptr : of->Mutable(indexIn(*of));
-  }
-  template <typename Elements> int indexIn(const Elements &elements) {
-    return static_cast<int>(below(elements.size()));
-  }
-  int64_t number() {
-    return below(2) ? static_cast<int64_t>(below(6)) - 1 : pick(kNumbers);
-  }
-
   /// Of a value that there is, mostly.
   std::string name() {
     if (names.empty() || below(16) == 0)
@@ -103,8 +85,7 @@ private:
     return names[below(names.size())];
   }
 
-  //===--- Nodes
-  //-----------------------------------------------------------===//
+  // Nodes
 
   void changeOperator() {
     onnx::NodeProto *node = pick(nodes);
@@ -162,7 +143,7 @@ private:
       onnx::NodeProto *added = body->Add();
       onnx::NodeProto &reader = *body->Mutable(at);
       added->set_op_type(pick(kOperators));
-      added->add_output("added" + std::to_string(random()));
+      added->add_output("added" + std::to_string(below(1 << 20)));
       if (reader.input_size() == 0)
         return;
       std::string &read = *reader.mutable_input(indexIn(reader.input()));
@@ -237,8 +218,7 @@ private:
     change(*attribute.mutable_ints());
   }
 
-  //===--- Tensors
-  //---------------------------------------------------------===//
+  // Tensors
 
   void changeTensor() {
     onnx::TensorProto *tensor = pick(tensors);
@@ -290,8 +270,7 @@ private:
     }
   }
 
-  //===--- The rest
-  //--------------------------------------------------------===//
+  // The rest
 
   void changeInterface() {
     onnx::GraphProto *graph = pick(graphs);
@@ -374,7 +353,6 @@ private:
   }
 
   onnx::ModelProto &model;
-  std::minstd_rand random;
 };
 
 /// The new size, or 0 if the model does not fit.

@@ -4,6 +4,7 @@
 
 #include "onnx.pb.h"
 
+#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -41,6 +42,33 @@ inline const Words kAttributes(
 inline const Words kKeys("location offset length checksum");
 inline constexpr const char *kDomains[] = {"", "ai.onnx", "com.microsoft",
                                            "local"};
+
+/// Choices, the same for the same seed.
+class Chance {
+public:
+  explicit Chance(unsigned seed) : random(seed) {}
+
+  size_t below(size_t limit) { return limit ? random() % limit : 0; }
+  template <typename T> T *pick(const std::vector<T *> &of) {
+    return of.empty() ? nullptr : of[below(of.size())];
+  }
+  template <typename T, size_t size> const T &pick(const T (&of)[size]) {
+    return of[below(size)];
+  }
+  const std::string &pick(const Words &of) { return of[below(of.size())]; }
+  template <typename T> T *pick(google::protobuf::RepeatedPtrField<T> *of) {
+    return of->empty() ? nullptr : of->Mutable(indexIn(*of));
+  }
+  template <typename Elements> int indexIn(const Elements &elements) {
+    return static_cast<int>(below(elements.size()));
+  }
+  int64_t number() {
+    return below(2) ? static_cast<int64_t>(below(6)) - 1 : pick(kNumbers);
+  }
+
+private:
+  std::minstd_rand random;
+};
 
 /// The parts of a model, those of inner graphs and of functions among them.
 struct OnnxParts {
