@@ -220,10 +220,10 @@ std::span<const std::byte> Bundle::block(const Section &section,
 }
 
 Status Bundle::checkBlock(const Section &section, uint64_t index,
-                          std::span<const std::byte> bytes) const {
+                          uint64_t hash) const {
   const auto expected = load<uint64_t>(
       checksums.data() + (section.firstChecksum + index) * sizeof(uint64_t));
-  if (hash64(bytes) == expected)
+  if (hash == expected)
     return {};
   return fault("is damaged: the checksum of block " + std::to_string(index) +
                " of the section " + sectionName(section) +
@@ -233,7 +233,7 @@ Status Bundle::checkBlock(const Section &section, uint64_t index,
 
 Status Bundle::checkSection(const Section &section) const {
   for (uint64_t i = 0; i < blocksOf(section.bytes); ++i)
-    FORESIGHT_CHECK(checkBlock(section, i, block(section, i)));
+    FORESIGHT_CHECK(checkBlock(section, i, hash64(block(section, i))));
   return {};
 }
 
@@ -269,37 +269,52 @@ uint64_t Bundle::weightBlocks() const { return blocksOf(weights().size()); }
 
 Status Bundle::checkWeights(uint64_t index) const {
   const Section *section = find(SectionKind::kWeights, {});
-  return checkBlock(*section, index, block(*section, index));
+  return checkBlock(*section, index, hash64(block(*section, index)));
 }
 
 Status Bundle::readWeights(uint64_t index, std::span<std::byte> to) const {
-  const Result<size_t> read =
-      readWeightBlock(index, to.subspan(index * kChecksumBlock));
-  return read.ok() ? Status() : Status(read.error());
+  // Less than a core's cache of its own.
+  constexpr size_t kPiece = 256 << 10;
+  std::span<std::byte> rest = to.subspan(index * kChecksumBlock);
+  BlockReader reader(*this, index);
+  for (;;) {
+    const Result<size_t> read =
+        reader.read(rest.first(std::min(rest.size(), kPiece)));
+    if (!read.ok())
+      return read.error();
+    if (*read == 0)
+      return {};
+    rest = rest.subspan(*read);
+  }
 }
 
-Result<size_t> Bundle::readWeightBlock(uint64_t index,
-                                       std::span<std::byte> to) const {
-  const Section *section = find(SectionKind::kWeights, {});
-  const uint64_t size = block(*section, index).size();
-  const std::span<std::byte> target = to.first(size);
+Bundle::BlockReader::BlockReader(const Bundle &bundle, uint64_t index)
+    : bundle(bundle), section(*bundle.find(SectionKind::kWeights, {})),
+      index(index), size(bundle.block(section, index).size()) {}
+
+Result<size_t> Bundle::BlockReader::read(std::span<std::byte> to) {
+  if (done == size) {
+    FORESIGHT_CHECK(bundle.checkBlock(section, index, hasher.digest64()));
+    return size_t{0};
+  }
   // Reading is faster than copying from the mapping, whose pages would each
   // have to be mapped first.
-  const uint64_t from = frameOffset + section->offset + index * kChecksumBlock;
-  for (uint64_t done = 0; done < size;) {
-    const ssize_t count = ::pread(descriptor.value, target.data() + done,
-                                  size - done, static_cast<off_t>(from + done));
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count < 0)
-      return makeError(ErrorCode::BadInput, path(),
-                       ": cannot be read: ", std::strerror(errno));
-    if (count == 0)
-      return fault("has become shorter while it is read");
-    done += static_cast<uint64_t>(count);
-  }
-  FORESIGHT_CHECK(checkBlock(*section, index, target));
-  return static_cast<size_t>(size);
+  const uint64_t from =
+      bundle.frameOffset + section.offset + index * kChecksumBlock + done;
+  const size_t most = std::min<uint64_t>(to.size(), size - done);
+  ssize_t count = 0;
+  do
+    count = ::pread(bundle.descriptor.value, to.data(), most,
+                    static_cast<off_t>(from));
+  while (count < 0 && errno == EINTR);
+  if (count < 0)
+    return makeError(ErrorCode::BadInput, bundle.path(),
+                     ": cannot be read: ", std::strerror(errno));
+  if (count == 0)
+    return bundle.fault("has become shorter while it is read");
+  hasher.update(to.first(static_cast<size_t>(count)));
+  done += static_cast<uint64_t>(count);
+  return static_cast<size_t>(count);
 }
 
 } // namespace foresight

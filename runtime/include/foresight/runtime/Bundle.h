@@ -4,6 +4,7 @@
 
 #include "foresight/abi/BundleFormat.h"
 #include "foresight/runtime/Manifest.h"
+#include "foresight/support/Hash.h"
 #include "foresight/support/MappedFile.h"
 
 #include <cstddef>
@@ -57,9 +58,23 @@ public:
   /// Copies block `index` to where it belongs in `to`, which is as large as
   /// the weights section, and checks the copy.
   Status readWeights(uint64_t index, std::span<std::byte> to) const;
-  /// The same to the start of `to`, which has room for a block; how many bytes
-  /// it has.
-  Result<size_t> readWeightBlock(uint64_t index, std::span<std::byte> to) const;
+
+  /// Reads a block of the weights piece by piece. Pieces that stay in a cache
+  /// until their part of the checksum is known, and until they are copied on,
+  /// cost memory one reading each. The bundle must outlive it.
+  class BlockReader {
+  public:
+    BlockReader(const Bundle &bundle, uint64_t index);
+    /// The next bytes to the start of `to`, as many as it has room for. At the
+    /// block's end 0, once all that was read has been checked.
+    Result<size_t> read(std::span<std::byte> to);
+
+  private:
+    const Bundle &bundle;
+    const Section &section;
+    uint64_t index, size, done = 0;
+    Hasher hasher;
+  };
 
 private:
   Bundle() = default;
@@ -68,7 +83,7 @@ private:
   Error fault(const std::string &what) const;
   const Section *find(bundle::SectionKind kind, std::string_view name) const;
   Status checkBlock(const Section &section, uint64_t index,
-                    std::span<const std::byte> bytes) const;
+                    uint64_t hash) const;
   std::span<const std::byte> block(const Section &section,
                                    uint64_t index) const;
 
