@@ -61,28 +61,11 @@ AttentionEmitter::Rows AttentionEmitter::loadRows(Value first) {
 
 /// The warps' parts, by whoever writes the result.
 void AttentionEmitter::finish(State state) {
-  // A warp's part: best, sum, then its values.
-  int64_t warpBytes = 4 * (padded + 4);
-  Value shared = c.at(frame.shared, frame.plan.rowAt);
-  auto partOf = [&](Value warp, int64_t bytes) {
-    return c.at(shared, c.add(c.mul(warp, warpBytes), bytes));
-  };
-  leaveWarpPart(state, shared, warpBytes);
+  Value warpParts = c.at(frame.shared, frame.plan.rowAt);
+  leaveWarpPart(state, warpParts);
   c.loop(c.thread, c.i64(cache.getHeadDim()), c.threads, [&](Value k) {
-    Value best = c.f32(kLowest);
-    Values bests;
-    for (int64_t w = 0; w < c.warps(); ++w) {
-      bests.push_back(c.load(c.f32Type(), partOf(c.i64(w), 0)));
-      best = c.fmax(bests.back(), best);
-    }
-    Value sum = c.f32(0), total = c.f32(0);
-    for (int64_t w = 0; w < c.warps(); ++w) {
-      Value weight = c.exp(c.fsub(bests[w], best));
-      total = c.fma(c.load(c.f32Type(), partOf(c.i64(w), 4)), weight, total);
-      Value v = c.load(c.f32Type(), c.at(partOf(c.i64(w), 16), c.mul(k, 4)));
-      sum = c.fma(v, weight, sum);
-    }
-    storeResult(k, c.fdiv(sum, total));
+    Part all = joinParts(warpParts, c.warps(), /*known=*/nullptr, k);
+    storeResult(k, c.fdiv(all.value, all.sum));
   });
   frame.zeroBehind(op, c.isEqual(head, cache.getHeads() - 1));
 }

@@ -38,25 +38,17 @@ public:
   explicit DecodeAttentionEmitter(GpuFrame &frame)
       : HistoryEmitter(frame), split(frame.plan.split),
         batchRows(frame.plan.batchRows),
-        slotBytes(2 * split.tokens * c.threads * 16),
-        partBytes(4 * (padded + 4)) {}
+        slotBytes(2 * split.tokens * c.threads * 16) {}
 
   void emit();
 
 private:
-  /// A part that lies in memory: its maximum, its sum, and its values from
-  /// byte 16 on.
-  struct Part {
-    Value best, sum, value;
-  };
-
   void findTokens();
   void request(Value step, Value slot);
   Values wordsOf(Value slot, int64_t index);
   State addOwn(const State &state);
   void append(Value row, Value memory);
   Value globalMemory(StringRef what, int64_t bytes);
-  Part joinParts(Value memory, int64_t count, Value known, Value k);
   void finish();
   void fence() {
     LLVM::FenceOp::create(c.b, c.loc, LLVM::AtomicOrdering::acq_rel,
@@ -66,7 +58,7 @@ private:
   const GpuSplit &split;
   /// Of a batch; 0: one token.
   int64_t batchRows;
-  int64_t slotBytes, partBytes;
+  int64_t slotBytes;
   Value position, ring, warpParts;
   /// This block's history, the blocks that have some, and which one this is.
   Value from, to, active, index;
@@ -170,35 +162,6 @@ Value DecodeAttentionEmitter::globalMemory(StringRef what, int64_t bytes) {
       c.b, c.loc, LLVM::LLVMPointerType::get(c.b.getContext(), kGlobalSpace),
       name);
   return LLVM::AddrSpaceCastOp::create(c.b, c.loc, c.pointerType(), address);
-}
-
-/// Element k over `count` parts, in their order, of which `known` are there.
-DecodeAttentionEmitter::Part DecodeAttentionEmitter::joinParts(Value memory,
-                                                               int64_t count,
-                                                               Value known,
-                                                               Value k) {
-  SmallVector<Part> all;
-  Part joined{c.f32(kLowest), c.f32(0), c.f32(0)};
-  for (int64_t i = 0; i < count; ++i) {
-    Value at =
-        c.at(memory,
-             c.mul(known ? c.min(c.i64(i), c.sub(known, c.i64(1))) : c.i64(i),
-                   partBytes));
-    auto load = [&](Value pointer) { return c.load(c.f32Type(), pointer); };
-    Part one{load(at), load(c.at(at, 4)),
-             load(c.at(c.at(at, 16), c.mul(k, 4)))};
-    if (known)
-      one.best =
-          c.select(c.lessThan(c.i64(i), known), one.best, c.f32(kLowest));
-    joined.best = c.fmax(one.best, joined.best);
-    all.push_back(one);
-  }
-  for (auto [i, one] : llvm::enumerate(all)) {
-    Value weight = c.exp(c.fsub(one.best, joined.best));
-    joined.sum = c.fma(one.sum, weight, joined.sum);
-    joined.value = c.fma(one.value, weight, joined.value);
-  }
-  return joined;
 }
 
 void DecodeAttentionEmitter::finish() {
@@ -320,8 +283,7 @@ void DecodeAttentionEmitter::emit() {
           yielded.append(next.flat());
           return yielded;
         });
-    leaveWarpPart(State::from(ValueRange(out).drop_front(1)), warpParts,
-                  partBytes);
+    leaveWarpPart(State::from(ValueRange(out).drop_front(1)), warpParts);
     finish();
   });
 }

@@ -13,7 +13,7 @@ HistoryEmitter::HistoryEmitter(GpuFrame &frame)
       element(cache.getElementType()), per(elementsOf16(element)),
       padded((cache.getHeadDim() + 15) / 16 * 16), parts(padded / per),
       width(llvm::PowerOf2Ceil(parts)), groups(c.threads / width),
-      rowBytes(padded * elementBytes(element)) {}
+      rowBytes(padded * elementBytes(element)), partBytes(4 * (padded + 4)) {}
 
 void HistoryEmitter::findLanes() {
   group = c.div(c.thread, width);
@@ -89,8 +89,7 @@ HistoryEmitter::State HistoryEmitter::join(const State &a, const State &b) {
   return both;
 }
 
-void HistoryEmitter::leaveWarpPart(State state, Value memory,
-                                   int64_t partBytes) {
+void HistoryEmitter::leaveWarpPart(State state, Value memory) {
   for (int64_t mask = width; mask < kWarp; mask *= 2) {
     State other = state;
     other.best = c.shuffleXor(state.best, mask);
@@ -110,6 +109,32 @@ void HistoryEmitter::leaveWarpPart(State state, Value memory,
               c.at(c.at(memory, 16), c.mul(c.add(c.mul(part, per), e), 4)));
   });
   c.barrier();
+}
+
+HistoryEmitter::Part HistoryEmitter::joinParts(Value memory, int64_t count,
+                                               Value known, Value k) {
+  SmallVector<Part> all;
+  Part joined{c.f32(kLowest), c.f32(0), c.f32(0)};
+  for (int64_t i = 0; i < count; ++i) {
+    Value at =
+        c.at(memory,
+             c.mul(known ? c.min(c.i64(i), c.sub(known, c.i64(1))) : c.i64(i),
+                   partBytes));
+    auto load = [&](Value pointer) { return c.load(c.f32Type(), pointer); };
+    Part one{load(at), load(c.at(at, 4)),
+             load(c.at(c.at(at, 16), c.mul(k, 4)))};
+    if (known)
+      one.best =
+          c.select(c.lessThan(c.i64(i), known), one.best, c.f32(kLowest));
+    joined.best = c.fmax(one.best, joined.best);
+    all.push_back(one);
+  }
+  for (auto [i, one] : llvm::enumerate(all)) {
+    Value weight = c.exp(c.fsub(one.best, joined.best));
+    joined.sum = c.fma(one.sum, weight, joined.sum);
+    joined.value = c.fma(one.value, weight, joined.value);
+  }
+  return joined;
 }
 
 void HistoryEmitter::storeResult(Value k, Value x) {

@@ -50,9 +50,17 @@ protected:
   State add(const State &state, llvm::ArrayRef<Value> scores,
             llvm::ArrayRef<Values> rows);
   State join(const State &a, const State &b);
-  /// Over the groups of a warp, by shuffles, to the warp's part, one behind the
-  /// other from `memory` on: maximum, sum, and values from byte 16 on.
-  void leaveWarpPart(State state, Value memory, int64_t partBytes);
+  /// Over the groups of a warp, by shuffles, to the warp's part of those that
+  /// lie from `memory` on.
+  void leaveWarpPart(State state, Value memory);
+  /// A part that lies in memory: its maximum, its sum, and an element of its
+  /// values, which lie from byte 16 on.
+  struct Part {
+    Value best, sum, value;
+  };
+  /// Element k over `count` parts, in their order, of which `known` are there,
+  /// or all.
+  Part joinParts(Value memory, int64_t count, Value known, Value k);
   void storeResult(Value k, Value x);
 
   GpuFrame &frame;
@@ -60,7 +68,7 @@ protected:
   AttentionOp op;
   KvCacheType cache;
   mlir::Type element;
-  int64_t per, padded, parts, width, groups, rowBytes;
+  int64_t per, padded, parts, width, groups, rowBytes, partBytes;
   Value head, group, part, safePart, keys, values;
   Values query;
 };
