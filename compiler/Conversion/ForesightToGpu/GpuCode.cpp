@@ -13,6 +13,18 @@
 using namespace mlir;
 using namespace foresight;
 
+LLVM::LLVMFuncOp foresight::openGpuEntry(OpBuilder &b, Location loc,
+                                         StringRef name, ArrayRef<Type> types) {
+  auto function = LLVM::LLVMFuncOp::create(
+      b, loc, name,
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()),
+                                  types));
+  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(),
+                    b.getUnitAttr());
+  b.setInsertionPointToStart(function.addEntryBlock(b));
+  return function;
+}
+
 int64_t foresight::elementsOf16(Type element) {
   return 16 / elementBytes(element);
 }

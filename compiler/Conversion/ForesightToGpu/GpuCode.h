@@ -9,9 +9,19 @@
 
 #include "../ForesightToCpu/CodeBuilder.h"
 
+namespace mlir::LLVM {
+class LLVMFuncOp;
+} // namespace mlir::LLVM
+
 namespace foresight {
 
 constexpr int64_t kWarp = 32;
+
+/// A kernel that the host launches, of arguments of `types`; code goes to its
+/// start.
+mlir::LLVM::LLVMFuncOp openGpuEntry(mlir::OpBuilder &b, mlir::Location loc,
+                                    llvm::StringRef name,
+                                    llvm::ArrayRef<mlir::Type> types);
 
 class GpuCode : public CodeBuilder {
 public:

@@ -224,20 +224,14 @@ void PickEmitter::finish(Value id) {
 
 namespace {
 
-LLVM::LLVMFuncOp openEntry(OpBuilder &b, Location loc, StringRef name,
-                           ArrayRef<Type> types, int64_t threads) {
-  auto function = LLVM::LLVMFuncOp::create(
-      b, loc, name,
-      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()),
-                                  types));
-  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(),
-                    b.getUnitAttr());
+LLVM::LLVMFuncOp openPickEntry(OpBuilder &b, Location loc, StringRef name,
+                               ArrayRef<Type> types, int64_t threads) {
+  LLVM::LLVMFuncOp function = openGpuEntry(b, loc, name, types);
   function->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
                     b.getDenseI32ArrayAttr({static_cast<int32_t>(threads)}));
   // One block a multiprocessor is enough: all its registers.
   function->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
                     b.getI32IntegerAttr(65536 / kThreads));
-  b.setInsertionPointToStart(function.addEntryBlock(b));
   return function;
 }
 
@@ -252,7 +246,7 @@ void foresight::emitPickEntries(
   types.append(kNumbers, b.getI64Type());
   for (bool isDrawn : {false, true}) {
     OpBuilder::InsertionGuard guard(b);
-    LLVM::LLVMFuncOp function = openEntry(
+    LLVM::LLVMFuncOp function = openPickEntry(
         b, loc, isDrawn ? FORESIGHT_PICK_DRAWN : FORESIGHT_PICK_LARGEST, types,
         kThreads);
     GpuCode code(b, loc, kThreads);
@@ -266,7 +260,7 @@ void foresight::emitPickEntries(
   }
   OpBuilder::InsertionGuard guard(b);
   LLVM::LLVMFuncOp function =
-      openEntry(b, loc, FORESIGHT_PICK_BEGIN, {pointer}, 1);
+      openPickEntry(b, loc, FORESIGHT_PICK_BEGIN, {pointer}, 1);
   GpuCode code(b, loc, 1);
   code.store(NVVM::GlobalTimerOp::create(b, loc, b.getI64Type()),
              code.at(function.getArgument(0),

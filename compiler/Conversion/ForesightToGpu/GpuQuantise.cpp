@@ -254,15 +254,10 @@ std::string foresight::gpuQuantiseName(Type element, int64_t bits) {
 void foresight::emitQuantiseEntry(OpBuilder &b, Location loc, Type element,
                                   int64_t bits) {
   OpBuilder::InsertionGuard guard(b);
-  MLIRContext *ctx = b.getContext();
-  SmallVector<Type> types(5, LLVM::LLVMPointerType::get(ctx));
+  SmallVector<Type> types(5, LLVM::LLVMPointerType::get(b.getContext()));
   types.append(2, b.getI64Type());
-  auto function = LLVM::LLVMFuncOp::create(
-      b, loc, gpuQuantiseName(element, bits),
-      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(ctx), types));
-  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(),
-                    b.getUnitAttr());
-  b.setInsertionPointToStart(function.addEntryBlock(b));
+  LLVM::LLVMFuncOp function =
+      openGpuEntry(b, loc, gpuQuantiseName(element, bits), types);
   GpuCode code(b, loc, kThreads);
   code.readIndices();
   Quantiser(code, function.getArguments(), element, bits).emit();

@@ -1,0 +1,26 @@
+//===- GpuElementwise.h - Entries over plain memory -------------*- C++ -*-===//
+#ifndef FORESIGHT_LIB_FORESIGHTTOGPU_GPUELEMENTWISE_H
+#define FORESIGHT_LIB_FORESIGHTTOGPU_GPUELEMENTWISE_H
+
+#include "foresight/Dialect/Foresight.h"
+
+namespace foresight {
+
+// What surrounds library products, on `count` elements, a multiple of 4, four
+// a thread.
+
+/// `foresight_cast_TYPE(from, to, count)`: f32 to what they read.
+void emitCast(mlir::OpBuilder &b, mlir::Location loc, mlir::Type element);
+/// `foresight_activate_KIND(memory, memory, count)`: activations they lack.
+void emitActivate(mlir::OpBuilder &b, mlir::Location loc, Activation kind);
+
+/// `foresight_fill_TYPE(memory, count, columns, stride, seed, mean,
+/// deviation)`: synthetic weights, four elements a thread. A row has `columns`
+/// values and zeros up to `stride`. A value is the sum of four uniform 16-bit
+/// numbers that a hash of seed and index gives, scaled to the mean and
+/// deviation asked for.
+void emitFill(mlir::OpBuilder &b, mlir::Location loc, mlir::Type element);
+
+} // namespace foresight
+
+#endif // FORESIGHT_LIB_FORESIGHTTOGPU_GPUELEMENTWISE_H
