@@ -18,21 +18,26 @@ using namespace foresight;
 
 namespace {
 
-/// Weight bytes of a claim: long enough that its streams are, short enough that
-/// workers end together.
+/// Most weight bytes of a claim, for its streams to be long.
 constexpr int64_t kClaimBytes = 256 << 10;
+/// The same where a claim has codes and then the rows that they select: at each
+/// change memory rests.
+constexpr int64_t kScoredBytes = 1 << 20;
 /// A column product has at most so many units, of at least so many rows: adding
 /// up their sums is done by one worker.
 constexpr int64_t kMostSegments = 16;
 constexpr int64_t kLeastSegment = 64;
-/// Fewest claims of a stage, so that a few workers share it evenly.
+/// Fewest claims of a stage, so that a few workers share it evenly; the last
+/// ones are smaller.
 constexpr int64_t kClaims = 12;
+constexpr int64_t kScoredClaims = 8;
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-int64_t grainFor(int64_t units, int64_t unitBytes) {
-  int64_t byBytes = kClaimBytes / std::max<int64_t>(unitBytes, 1);
-  return std::max<int64_t>(1, std::min(byBytes, units / kClaims));
+int64_t grainFor(int64_t units, int64_t unitBytes, int64_t claimBytes,
+                 int64_t claims) {
+  int64_t byBytes = claimBytes / std::max<int64_t>(unitBytes, 1);
+  return std::max<int64_t>(1, std::min(byBytes, units / claims));
 }
 
 class Planner {
@@ -233,7 +238,7 @@ LogicalResult Planner::planRowProduct() {
     plan.info.units += range.units;
     bytes = std::max(bytes, kRowsPerUnit * weightRowBytes(op.getWeight()));
   }
-  plan.info.grain = grainFor(plan.info.units, bytes);
+  plan.info.grain = grainFor(plan.info.units, bytes, kClaimBytes, kClaims);
   plan.streamRows = plan.info.grain * kRowsPerUnit;
   plan.sums = allocate(4 * plan.streamRows);
   return success();
@@ -269,7 +274,8 @@ LogicalResult Planner::planSparse() {
   plan.info.units = ceilDiv(neurons, kNeuronsPerUnit);
   plan.info.grain = grainFor(
       plan.info.units,
-      kNeuronsPerUnit * lowbit::rowBytes(copy.getColumns(), copy.getBits()));
+      kNeuronsPerUnit * lowbit::rowBytes(copy.getColumns(), copy.getBits()),
+      kScoredBytes, kScoredClaims);
   plan.info.hasCounts = true;
   plan.info.countBytes = weightRowBytes(s.product.getWeight());
   plan.info.hasPrepare = true;
