@@ -70,7 +70,7 @@ std::string Recogniser::describeLeaves(ArrayRef<int> made) {
 /// Goes on with a value as it is, to find what else is not understood.
 void Recogniser::becomeUnknown(State &state, Location loc) {
   Part part{.kind = Part::Kind::Unknown,
-            .width = state.tensors[0].count() / worlds[0].rows()};
+            .width = std::max<int64_t>(widthOf(state), 0)};
   part.locations.push_back(loc);
   become(state, addPart(std::move(part), state.tensors));
 }
@@ -113,6 +113,16 @@ int Recogniser::reportUnknown(onnx::NodeOp node, State &state, Value value) {
   return state.part;
 }
 
+/// Whether random rows can stand for what `node` computes.
+llvm::Error Recogniser::checkRows(onnx::NodeOp node, int64_t width) {
+  if (llvm::Error large = onnx::checkSize({worlds.front().rows(), width}))
+    return large;
+  int64_t count = 0;
+  for (const World &world : worlds)
+    count += world.rows() * width;
+  return budget.chargeNormals(node, count);
+}
+
 void Recogniser::visitLinear(onnx::NodeOp node, Matrix matrix, bool gemm) {
   Value x = node.getInputs()[0], result = node.getOutputs().front();
   auto refuse = [&](const Twine &what) {
@@ -132,20 +142,23 @@ void Recogniser::visitLinear(onnx::NodeOp node, Matrix matrix, bool gemm) {
   bool transB = gemm && number("transB", 0) != 0;
   if (!transB)
     matrix.transposed = !matrix.transposed;
-  if (gemm && (number("transA", 0) != 0 || number("alpha", 1) != 1))
+  if (gemm && (number("transA", 0) != 0 || number("alpha", 1) != 1 ||
+               number("transBatchA", 0) != 0 || number("transBatchB", 0) != 0))
     return refuse("a scaled or transposed product is not a layer of OPT");
 
   int64_t out = matrix.dim(0), in = matrix.dim(1);
   if (states[x].tensors.empty() || !states[x].tensors.front())
     return refuse("weight '" + matrix.constant.getName() +
                   "' is multiplied by another weight or by nothing");
-  if (llvm::Error large = onnx::checkSize({worlds.front().rows(), out}))
+  if (llvm::Error large = checkRows(node, out))
     return refuse(llvm::toString(std::move(large)));
-  const Tensor &sample = states[x].tensors.front();
-  if (sample.rank() < 1 || sample.dim(sample.rank() - 1) != in)
-    return refuse("weight '" + matrix.constant.getName() + "' has " +
-                  Twine(in) + " inputs, but " + onnx::toString(sample.shape()) +
-                  " is multiplied by it");
+  for (const Tensor &sample : states[x].tensors)
+    if (!sample.isFloat() || sample.rank() < 1 ||
+        sample.dim(sample.rank() - 1) != in)
+      return refuse("weight '" + matrix.constant.getName() + "' has " +
+                    Twine(in) + " inputs, but " +
+                    (sample.isFloat() ? "" : "a tensor of integers of shape ") +
+                    onnx::toString(sample.shape()) + " is multiplied by it");
   int part = knownRows(node, states[x], x);
   if (program.parts[part].width != in)
     return refuse("rows of " + Twine(program.parts[part].width) +
@@ -199,8 +212,7 @@ void Recogniser::visitEmbed(onnx::NodeOp node, Matrix matrix) {
   };
   if (indices.tensors.empty() || !indices.tensors.front())
     return refuse("its rows are looked up by a weight or by nothing");
-  if (llvm::Error large =
-          onnx::checkSize({worlds.front().rows(), matrix.dim(1)}))
+  if (llvm::Error large = checkRows(node, matrix.dim(1)))
     return refuse(llvm::toString(std::move(large)));
   if (matrix.transposed)
     return refuse("looks up columns of '" + matrix.constant.getName() +
@@ -221,7 +233,10 @@ void Recogniser::visitEmbed(onnx::NodeOp node, Matrix matrix) {
     for (int64_t row = 0; row < world.rows(); ++row) {
       if (!world.isReal(row))
         continue;
-      int64_t found = index.ints()[shared ? row % world.tokens : row];
+      // Far from any table, but near enough to count with.
+      constexpr int64_t kFar = int64_t(1) << 48;
+      int64_t found = std::clamp(
+          index.ints()[shared ? row % world.tokens : row], -kFar, kFar);
       byId &= !shared && found == inputData[idsIndex][w].ints()[row];
       if (!offset)
         offset = found - world.position(row);

@@ -101,7 +101,7 @@ void Recogniser::sliceVector(State &state) {
   const std::vector<double> &all = vectorData[leaves[state.leaves[0]].index];
   const Tensor &tensor = state.tensors.front();
   if (!tensor.isFloat() || tensor.count() >= static_cast<int64_t>(all.size()) ||
-      tensor.count() < 2 ||
+      tensor.count() < 2 || !roomForVector(tensor.count()) ||
       llvm::any_of(state.tensors, [&](const Tensor &other) {
         return !other.isFloat() || other.floats() != tensor.floats();
       }))
@@ -112,8 +112,6 @@ void Recogniser::sliceVector(State &state) {
     return;
   whole.elements.first += at - all.begin();
   whole.elements.size = tensor.count();
-  state.vector = static_cast<int>(vectors.size());
-  vectors.push_back(whole);
-  vectorData.push_back(std::move(some));
+  state.vector = addVector(whole, std::move(some));
   setLeaves(state, {addLeaf({Leaf::VectorLeaf, state.vector})});
 }

@@ -43,6 +43,20 @@ int Recogniser::addLeaf(Leaf leaf) {
   return static_cast<int>(leaves.size()) - 1;
 }
 
+/// A step of OPT-175B has a quarter of these numbers in biases and norms.
+static constexpr int64_t kMostVectorNumbers = int64_t(1) << 26;
+
+bool Recogniser::roomForVector(int64_t count) const {
+  return count <= kMostVectorNumbers - vectorNumbers;
+}
+
+int Recogniser::addVector(Vector vector, std::vector<double> values) {
+  vectorNumbers += static_cast<int64_t>(values.size());
+  vectors.push_back(std::move(vector));
+  vectorData.push_back(std::move(values));
+  return static_cast<int>(vectors.size()) - 1;
+}
+
 /// Keeps count of who is made of which part, so that its data can go.
 void Recogniser::setLeaves(State &state, SmallVector<int, 8> made) {
   auto partOf = [&](int leaf) {

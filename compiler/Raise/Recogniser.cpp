@@ -150,9 +150,15 @@ void Recogniser::visit(onnx::ConstantOp constant) {
   if (isa<FloatType>(type.getElementType()) && wide == 1) {
     // Not its own values, which are often all 0 or all 1 and then fit formulas
     // that they are no part of.
-    state.vector = static_cast<int>(vectors.size());
-    vectors.push_back({constant, {}});
-    vectorData.push_back(random.normals(type.getNumElements()));
+    if (!roomForVector(type.getNumElements())) {
+      fail(constant) << "tensor '" << constant.getName() << "' of type " << type
+                     << ": the vectors up to it are larger than those of any "
+                        "OPT model";
+      state.broken = true;
+      return;
+    }
+    state.vector =
+        addVector({constant, {}}, random.normals(type.getNumElements()));
     Tensor tensor = Tensor::ofFloats(type.getElementType(), type.getShape(),
                                      vectorData.back());
     state.tensors.assign(worlds.size(), tensor);
@@ -259,13 +265,22 @@ bool Recogniser::passMatrix(onnx::NodeOp node) {
                                                      result->front());
     return true;
   }
+  DictionaryAttr params = node.getParamsAttr();
   if (type == "Transpose") {
-    DictionaryAttr params = node.getParamsAttr();
     auto order =
         params ? params.getAs<DenseI64ArrayAttr>("perm") : DenseI64ArrayAttr();
     if (!order || order.asArrayRef() == ArrayRef<int64_t>{1, 0})
       matrix.transposed = !matrix.transposed;
-  } else if (type != "Identity" && type != "Cast" && type != "Dropout") {
+    else if (order.asArrayRef() != ArrayRef<int64_t>{0, 1})
+      return false;
+  } else if (type == "Cast") {
+    // Integers would be other weights.
+    auto to = params ? params.getAs<IntegerAttr>("to") : IntegerAttr();
+    if (!to || !isa_and_nonnull<FloatType>(
+                   onnx::typeOf(to.getInt(), node.getContext())))
+      return false;
+  } else if (type != "Identity" &&
+             (type != "Dropout" || node.getInputs().size() > 2)) {
     return false;
   }
   states[node.getOutputs().front()].matrix = matrix;

@@ -110,6 +110,8 @@ private:
   void finishUses(mlir::Operation &op);
   int addPart(Part part, llvm::ArrayRef<onnx::Tensor> data);
   int addLeaf(Leaf leaf);
+  bool roomForVector(int64_t count) const;
+  int addVector(Vector vector, std::vector<double> values);
   void become(State &state, int part);
   mlir::InFlightDiagnostic fail(mlir::Operation *op);
 
@@ -117,6 +119,7 @@ private:
   bool visitCut(onnx::NodeOp node);
   void visitLinear(onnx::NodeOp node, Matrix matrix, bool gemm);
   void visitEmbed(onnx::NodeOp node, Matrix matrix);
+  llvm::Error checkRows(onnx::NodeOp node, int64_t width);
   int knownRows(onnx::NodeOp node, State &state, mlir::Value value);
   int reportUnknown(onnx::NodeOp node, State &state, mlir::Value value);
   void becomeUnknown(State &state, mlir::Location loc);
@@ -169,6 +172,8 @@ private:
   std::vector<PartData> data;
   std::vector<Vector> vectors;
   std::vector<std::vector<double>> vectorData;
+  /// Numbers in all of them.
+  int64_t vectorNumbers = 0;
   Program program;
   onnx::Budget budget;
   bool exhausted = false;

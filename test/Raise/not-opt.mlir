@@ -104,3 +104,49 @@ onnx.graph @odd opset 17 inputs ["input_ids"] {
   %3 = onnx.node "If"(%none) : (none) -> !onnx.value
   onnx.output ["logits"] %ids : tensor<?x?xi64>
 }
+
+// -----
+
+// Integers are no rows of a linear layer, whatever their shape.
+onnx.graph @integers opset 17 inputs ["input_ids"] {
+^bb0(%ids: tensor<?x?xi64>):
+  %w = onnx.constant "w" : tensor<4x8xf32> = dense<0.0> : tensor<4x8xf32>
+  %last = onnx.constant "last" : tensor<1xi64> = dense<2> : tensor<1xi64>
+  %sizes = onnx.constant "sizes" : tensor<3xi64> = dense<[1, 1, 4]> : tensor<3xi64>
+  %column = onnx.node "Unsqueeze"(%ids, %last) : (tensor<?x?xi64>, tensor<1xi64>) -> !onnx.value
+  %wide = onnx.node "Expand"(%column, %sizes) : (!onnx.value, tensor<3xi64>) -> !onnx.value
+  // expected-error @below {{weight 'w' has 4 inputs, but a tensor of integers of shape [2, 4, 4] is multiplied by it}}
+  %y = onnx.node "MatMul"(%wide, %w) : (!onnx.value, tensor<4x8xf32>) -> !onnx.value
+  %x = onnx.node "Cast" with {to = 1 : i64}(%wide) : (!onnx.value) -> !onnx.value
+  onnx.output ["logits", "x"] %y, %x : !onnx.value, !onnx.value
+}
+
+// -----
+
+// Places that no table has, and that cannot be subtracted from.
+onnx.graph @far opset 17 inputs ["input_ids"] {
+^bb0(%ids: tensor<?x?xi64>):
+  %table = onnx.constant "table" : tensor<96x4xf32> = dense<0.0> : tensor<96x4xf32>
+  %least = onnx.constant "least" : tensor<i64> = dense<-9223372036854775808> : tensor<i64>
+  %zero = onnx.constant "zero" : tensor<i64> = dense<0> : tensor<i64>
+  %zeros = onnx.node "Mul"(%ids, %zero) : (tensor<?x?xi64>, tensor<i64>) -> !onnx.value
+  %far = onnx.node "Add"(%zeros, %least) : (!onnx.value, tensor<i64>) -> !onnx.value
+  // expected-error @below {{its rows are looked up neither by token id nor by position}}
+  %y = onnx.node "Gather"(%table, %far) : (tensor<96x4xf32>, !onnx.value) -> !onnx.value
+  onnx.output ["logits"] %y : !onnx.value
+}
+
+// -----
+
+// Weights cut to integers are other weights.
+onnx.graph @cut opset 17 inputs ["input_ids"] {
+^bb0(%ids: tensor<?x?xi64>):
+  %table = onnx.constant "table" : tensor<96x4xf32> = dense<0.5> : tensor<96x4xf32>
+  %w = onnx.constant "w" : tensor<4x8xf32> = dense<0.5> : tensor<4x8xf32>
+  %x = onnx.node "Gather"(%table, %ids) : (tensor<96x4xf32>, tensor<?x?xi64>) -> !onnx.value
+  %whole = onnx.node "Cast" with {to = 7 : i64}(%w) : (tensor<4x8xf32>) -> !onnx.value
+  %back = onnx.node "Cast" with {to = 1 : i64}(%whole) : (!onnx.value) -> !onnx.value
+  // expected-error @below {{what it computes is not a part of OPT}}
+  %y = onnx.node "MatMul"(%x, %back) : (!onnx.value, !onnx.value) -> !onnx.value
+  onnx.output ["logits"] %y : !onnx.value
+}

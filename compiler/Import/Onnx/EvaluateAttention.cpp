@@ -82,7 +82,10 @@ Expected<Tensor> Attention::compute() const {
                            " and values of " + toString(value.shape()) +
                            " do not belong together");
   Shape shape = {batch, heads, tokens, seen};
+  int64_t width = value.dim(3);
   if (Error large = checkSize(shape))
+    return std::move(large);
+  if (Error large = checkSize({batch, heads, tokens, width}))
     return std::move(large);
   Tensor scores(query.element(), shape);
   std::vector<double> &weights = scores.writeFloats();
@@ -98,7 +101,6 @@ Expected<Tensor> Attention::compute() const {
     for (size_t i = 0; i < weights.size(); ++i)
       weights[i] += bias.floats()[from[i]];
   }
-  int64_t width = value.dim(3);
   Tensor result(query.element(), {batch, heads, tokens, width});
   std::vector<double> &out = result.writeFloats();
   for (int64_t row = 0; row < batch * heads * tokens; ++row) {

@@ -138,6 +138,8 @@ Evaluated power(const NodeView &n) {
 template <typename F> Evaluated fold(const NodeView &n, F f) {
   Tensor result = n[0];
   for (size_t i = 1; i < n.size(); ++i) {
+    if (!n.has(i))
+      return evaluationError("input " + Twine(i) + " is missing");
     Expected<Tensor> next = binary(
         result, n[i],
         [&](double x, double y) {

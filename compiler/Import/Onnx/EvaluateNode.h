@@ -79,9 +79,6 @@ llvm::Expected<int64_t> normalizedAxis(int64_t axis, int64_t rank);
 /// The elements of a dense attribute.
 Tensor fromDense(mlir::DenseElementsAttr dense);
 
-/// What ONNX calls a type in `Cast`.
-mlir::Type typeOf(int64_t dataType, mlir::MLIRContext *context);
-
 /// Sums and products as machines compute them: integers wrap around.
 inline double plus(double a, double b) { return a + b; }
 inline int64_t plus(int64_t a, int64_t b) {

@@ -33,8 +33,6 @@ Evaluated matMul(const NodeView &n) {
   Expected<Shape> outer = broadcast(outerA, outerB);
   if (!outer)
     return outer.takeError();
-  std::vector<int64_t> ia = broadcastIndices(outerA, *outer);
-  std::vector<int64_t> ib = broadcastIndices(outerB, *outer);
   Shape shape = *outer;
   if (!rowVector)
     shape.push_back(rows);
@@ -42,6 +40,8 @@ Evaluated matMul(const NodeView &n) {
     shape.push_back(columns);
   if (Error large = checkSize(shape))
     return std::move(large);
+  std::vector<int64_t> ia = broadcastIndices(outerA, *outer);
+  std::vector<int64_t> ib = broadcastIndices(outerB, *outer);
   Tensor result(a.element(), shape);
   double *out = result.writeFloats().data();
   for (size_t m = 0; m < ia.size(); ++m) {

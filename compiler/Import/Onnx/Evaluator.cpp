@@ -70,27 +70,54 @@ Error foresight::onnx::checkSize(ArrayRef<int64_t> shape) {
   return Error::success();
 }
 
+/// Multiplications of a product of matrices.
+static int64_t productWork(const NodeView &n) {
+  if (n.size() < 2 || !n[0] || !n[1] || !n[0].rank() || !n[1].rank())
+    return 0;
+  ArrayRef<int64_t> a = n[0].shape(), b = n[1].shape();
+  bool transposed = b.size() >= 2 && n.integer("transB", 0) != 0;
+  int64_t columns = b.size() < 2 ? 1 : b[b.size() - (transposed ? 2 : 1)];
+  ArrayRef<int64_t> outerA = a.drop_back(std::min<size_t>(a.size(), 2));
+  Expected<Shape> outer =
+      broadcast(outerA, b.drop_back(std::min<size_t>(b.size(), 2)));
+  if (!outer) {
+    consumeError(outer.takeError());
+    return 0; // it is not computed
+  }
+  // Each element of a matrix on the left meets each column of the right.
+  return times(times(countOf(*outer), countOf(a.drop_front(outerA.size()))),
+               columns);
+}
+
 Error Budget::charge(NodeOp node, ArrayRef<Tensor> inputs) {
   int64_t most = 1;
   for (const Tensor &input : inputs) {
     most = std::max(most, input ? input.count() : 0);
     work += input ? input.count() : 0;
   }
+  auto add = [&](int64_t more) { work += std::min(more, kMostWork + 1); };
   StringRef type = node.getOpType();
-  bool product = type == "MatMul" || type == "Gemm" || type == "FusedMatMul";
-  if (product && inputs.size() >= 2 && inputs[1] && inputs[1].rank()) {
-    const Shape &shape = inputs[1].shape();
-    bool transposed = shape.size() >= 2 &&
-                      NodeView{node, inputs, 0}.integer("transB", 0) != 0;
-    // Each element of the left meets each column of the right.
-    work += times(most, transposed ? shape[shape.size() - 2] : shape.back());
-  }
-  if (type.ends_with("Attention"))
-    // Each element of a query meets at most each token of each input.
+  if (type == "MatMul" || type == "Gemm" || type == "FusedMatMul")
+    add(productWork({node, inputs, 0}));
+  if (type.ends_with("Attention") && inputs[0] && inputs[0].rank() >= 2)
+    // Each element of a query meets at most each token of each input, and each
+    // token of a query each element.
     for (const Tensor &input : inputs)
-      if (input && input.rank() >= 2)
-        work += times(inputs[0].count(), input.dim(input.rank() - 2));
+      if (input && input.rank() >= 2) {
+        add(times(inputs[0].count(), input.dim(input.rank() - 2)));
+        add(times(input.count(), inputs[0].dim(inputs[0].rank() - 2)));
+      }
   work += most;
+  return overdrawn(node);
+}
+
+Error Budget::chargeNormals(NodeOp node, int64_t count) {
+  // Making one takes as long as several products.
+  work += std::min(times(count, 8), kMostWork + 1);
+  return overdrawn(node);
+}
+
+Error Budget::overdrawn(NodeOp node) const {
   if (work > kMostWork)
     return evaluationError(describe(node) +
                            ": the graph computes more than a small input of "

@@ -8,9 +8,21 @@ using namespace foresight::onnx;
 
 /// Functions that call others; torch nests them once or twice.
 static constexpr unsigned kDeepestCall = 32;
-/// What nodes with their names may take, in bytes: functions that call others
-/// many times each grow without end. OPT-175B takes a tenth.
+/// What nodes and calls with their names may take, in bytes: functions that
+/// call others many times each grow without end. OPT-175B takes a tenth.
 static constexpr size_t kMostNodeBytes = size_t(1) << 28;
+
+/// About how much a node becomes; tensors and graphs in it count by themselves.
+static size_t costOf(const proto::NodeProto &node) {
+  size_t bytes = 2048 + 128 * (static_cast<size_t>(node.input_size()) +
+                               static_cast<size_t>(node.output_size()));
+  for (const proto::AttributeProto &a : node.attribute())
+    bytes += 128 + a.name().size() + a.s().size() +
+             8 * (static_cast<size_t>(a.ints_size()) +
+                  static_cast<size_t>(a.floats_size())) +
+             128 * static_cast<size_t>(a.strings_size());
+  return bytes;
+}
 
 LogicalResult Importer::operands(const proto::NodeProto &node, Scope &scope,
                                  StringRef nodeName,
@@ -32,6 +44,14 @@ LogicalResult Importer::operands(const proto::NodeProto &node, Scope &scope,
 
 LogicalResult Importer::node(const proto::NodeProto &node, Scope &scope,
                              const Call &call) {
+  std::string name = call.prefix + node.name();
+  if (node.name().empty() && node.output_size())
+    name = call.prefix + node.output(0);
+  nodeBytes += costOf(node) + name.size();
+  if (nodeBytes > kMostNodeBytes)
+    return fail() << "the graph has too many nodes once its functions are "
+                     "inlined; it stopped at node '"
+                  << StringRef(name).take_back(200) << "'";
   StringRef domain = node.domain();
   if (domain == "ai.onnx")
     domain = StringRef();
@@ -43,14 +63,6 @@ LogicalResult Importer::node(const proto::NodeProto &node, Scope &scope,
   if (domain.empty() && node.op_type() == "Constant")
     return constantNode(node, scope, call);
 
-  std::string name = call.prefix + node.name();
-  if (node.name().empty() && node.output_size())
-    name = call.prefix + node.output(0);
-  nodeBytes += 2048 + name.size();
-  if (nodeBytes > kMostNodeBytes)
-    return fail() << "the graph has too many nodes once its functions are "
-                     "inlined; it stopped at node '"
-                  << StringRef(name).take_back(200) << "'";
   SmallVector<Value> values;
   if (failed(operands(node, scope, name, values)))
     return failure();

@@ -42,10 +42,13 @@ static std::shared_ptr<std::vector<T>> counted(std::vector<T> values) {
 }
 
 std::string foresight::onnx::toString(ArrayRef<int64_t> shape) {
+  // Sizes that a graph computes can be millions.
+  constexpr size_t kShown = 64;
   return "[" +
-         join(map_range(shape, [](int64_t s) { return std::to_string(s); }),
+         join(map_range(shape.take_front(kShown),
+                        [](int64_t s) { return std::to_string(s); }),
               ", ") +
-         "]";
+         (shape.size() > kShown ? ", ...]" : "]");
 }
 
 Tensor::Tensor(mlir::Type element, ArrayRef<int64_t> shape)

@@ -177,14 +177,17 @@ TensorSource::source(const TensorProto &tensor, StringRef name) {
                << " are not supported; export in float32, float16 or bfloat16";
     return failure();
   }
-  int64_t count = 1;
+  // Products of some of the sizes of an empty tensor may not overflow either.
+  int64_t extent = 1;
   for (int64_t dim : tensor.dims())
-    if (dim < 0 || llvm::MulOverflow(count, dim, count) ||
-        count > (int64_t(1) << 48)) {
+    if (dim < 0 ||
+        llvm::MulOverflow(extent, std::max<int64_t>(dim, 1), extent) ||
+        extent > (int64_t(1) << 48)) {
       fail(name) << "its shape has a size of " << dim
                  << ", which cannot be right";
       return failure();
     }
+  int64_t count = llvm::is_contained(tensor.dims(), 0) ? 0 : extent;
   auto type = RankedTensorType::get(
       {tensor.dims().data(), static_cast<size_t>(tensor.dims_size())},
       *element);

@@ -27,6 +27,7 @@ class EvaluatorTest : public testing::Test {
 protected:
   MLIRContext context;
   Builder b{&context};
+  OwningOpRef<ModuleOp> module;
 
   void SetUp() override {
     context.loadDialect<OnnxDialect, ForesightDialect>();
@@ -94,9 +95,6 @@ protected:
     std::string said = llvm::toString(found.takeError());
     EXPECT_NE(said.find(why), std::string::npos) << said;
   }
-
-private:
-  OwningOpRef<ModuleOp> module;
 };
 
 TEST_F(EvaluatorTest, SliceTakesSentinelsNegativeIndicesAndSteps) {
@@ -336,10 +334,47 @@ TEST_F(EvaluatorTest, GraphsThatTakeTooMuchAreRefused) {
   llvm::Error costly = budget.charge(node, {wide, wide});
   EXPECT_NE(llvm::toString(std::move(costly)).find("more than a small input"),
             std::string::npos);
+
+  // Batches that meet each other, though neither operand is large.
+  Tensor row = floats({1 << 10, 1, 1, 1 << 12}, std::vector<double>(1 << 22));
+  Tensor column =
+      floats({1, 1 << 12, 1 << 12, 1}, std::vector<double>(1 << 24));
+  Budget other;
+  EXPECT_NE(llvm::toString(other.charge(node, {row, column}))
+                .find("more than a small input"),
+            std::string::npos);
+  expectError(run("\"MatMul\"",
+                  {floats({1 << 20, 1, 1, 1}, std::vector<double>(1 << 20)),
+                   floats({1, 1 << 20, 1, 1}, std::vector<double>(1 << 20))}),
+              "a result of shape [1048576, 1048576, 1, 1]");
+}
+
+TEST_F(EvaluatorTest, AttentionOfWideValuesIsRefused) {
+  Tensor query = floats({1, 1, 1 << 12, 1}, std::vector<double>(1 << 12));
+  Tensor key = floats({1, 1, 1, 1}, {1});
+  Tensor value = floats({1, 1, 1, 1 << 20}, std::vector<double>(1 << 20));
+  expectError(run("\"Attention\"", {query, key, value}, 23),
+              "a result of shape [1, 1, 4096, 1048576]");
+  // 2^12 tokens that see as many, whose values have 2^12 features.
+  Tensor all = floats({1, 1, 1 << 12, 1 << 12}, std::vector<double>(1 << 24));
+  (void)run("\"Attention\"", {key, key, key}, 23);
+  NodeOp node;
+  module->walk([&](NodeOp found) { node = found; });
+  Budget budget;
+  EXPECT_NE(llvm::toString(budget.charge(node, {query, query, all}))
+                .find("more than a small input"),
+            std::string::npos);
 }
 
 TEST_F(EvaluatorTest, MissingInputsAndUnknownOperatorsAreErrors) {
   expectError(run("\"Add\"", {floats({1}, {1})}), "input 1 is missing");
+  Tensor none;
+  expectError(run("\"Max\"", {ints({1}, {1}), none}), "input 1 is missing");
+  expectError(run("\"Sum\"", {floats({1}, {1}), none}), "input 1 is missing");
+  // A message does not hold millions of sizes.
+  expectError(run("\"Reshape\"", {floats({1}, {1}),
+                                  ints({100}, std::vector<int64_t>(100, 2))}),
+              "2, 2, ...]");
   expectError(run("\"Celu\"", {floats({1}, {1})}), "not supported");
   expectError(
       run("\"Add\" of \"com.microsoft\"", {floats({1}, {1}), floats({1}, {1})}),

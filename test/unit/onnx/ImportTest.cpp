@@ -173,6 +173,10 @@ TEST_F(ImportTest, ShapeAndDataMustAgree) {
   huge.number(1, uint64_t(1) << 40).number(1, uint64_t(1) << 40).number(2, 1);
   withHuge.message(5, huge.text(8, "w").text(9, "1"));
   expectRefused(model(withHuge).bytes, "cannot be right");
+  Message empty, withEmpty;
+  empty.number(1, 0).number(1, uint64_t(1) << 40).number(1, uint64_t(1) << 40);
+  withEmpty.message(5, empty.number(2, 1).text(8, "w"));
+  expectRefused(model(withEmpty).bytes, "cannot be right");
 }
 
 TEST_F(ImportTest, ValuesMustBeDefinedOnceAndBeforeTheirUse) {
@@ -244,6 +248,50 @@ TEST_F(ImportTest, FunctionsThatGrowWithoutEndAreRefused) {
                            {k ? "v" + std::to_string(k - 1) : "a"},
                            "v" + std::to_string(k));
       if (i < 19)
+        inner.text(7, "local");
+      function.message(7, inner);
+    }
+    whole.message(25, function);
+  }
+  expectRefused(whole.bytes, "too many nodes once its functions are inlined");
+}
+
+TEST_F(ImportTest, CallsWithoutNodesAreRefusedToo) {
+  // Each calls the next one twice, and the last does nothing: 2^30 calls.
+  auto callOf = [](int i) {
+    Message call;
+    call.text(4, "f" + std::to_string(i)).text(7, "local");
+    return call;
+  };
+  Message graph;
+  graph.message(1, callOf(0)).message(11, valueInfo("x", 1));
+  Message whole = model(graph);
+  for (int i = 0; i <= 30; ++i) {
+    Message function;
+    function.text(1, "f" + std::to_string(i)).text(10, "local");
+    if (i < 30)
+      function.message(7, callOf(i + 1)).message(7, callOf(i + 1));
+    whole.message(25, function);
+  }
+  expectRefused(whole.bytes, "too many nodes once its functions are inlined");
+}
+
+TEST_F(ImportTest, NodesOfManyInputsCountForMore) {
+  // A node of 10,000 inputs, called 8^4 times.
+  Message graph, call = node("f0", {"x"}, "y");
+  call.text(7, "local");
+  graph.message(1, call).message(11, valueInfo("x", 1));
+  Message whole = model(graph);
+  for (int i = 0; i <= 4; ++i) {
+    Message function;
+    function.text(1, "f" + std::to_string(i)).text(10, "local");
+    function.text(4, "a").text(5, "v7");
+    for (int k = 0; k < 8; ++k) {
+      Message inner = i < 4 ? node("f" + std::to_string(i + 1), {"a"},
+                                   "v" + std::to_string(k))
+                            : node("Sum", std::vector<std::string>(10000, "a"),
+                                   "v" + std::to_string(k));
+      if (i < 4)
         inner.text(7, "local");
       function.message(7, inner);
     }

@@ -22,14 +22,21 @@ class Budget {
 public:
   /// Counts the work of a node; an error once it is too much.
   llvm::Error charge(NodeOp node, llvm::ArrayRef<Tensor> inputs);
+  /// Counts random numbers that stand for what a node computes.
+  llvm::Error chargeNormals(NodeOp node, int64_t count);
 
 private:
+  llvm::Error overdrawn(NodeOp node) const;
+
   int64_t work = 0;
 };
 
 /// Refuses sizes that no small input leads to: negative, more than 2^24
 /// elements, or more than all tensors together may have.
 llvm::Error checkSize(llvm::ArrayRef<int64_t> shape);
+
+/// What ONNX calls a type in `Cast`; null if it is not supported.
+mlir::Type typeOf(int64_t dataType, mlir::MLIRContext *context);
 
 /// Whether the evaluator knows the operator.
 bool isSupported(NodeOp node);
