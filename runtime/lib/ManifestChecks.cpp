@@ -51,6 +51,8 @@ private:
   }
 
   Status checkBuffer(const BufferInfo &buffer) {
+    if (buffer.rowBytes > kLargestSize / buffer.rows)
+      return fault("buffer '", buffer.name, "' is too large");
     // Ids and positions lie densely; everything else is at least as wide as
     // what it holds.
     if (buffer.kv) {
@@ -74,8 +76,6 @@ private:
       return fault("buffer '", buffer.name, "' has rows of ", buffer.rowBytes,
                    " bytes, too short for ", buffer.columns, " elements");
     }
-    if (buffer.rowBytes > kLargestSize / buffer.rows)
-      return fault("buffer '", buffer.name, "' is too large");
     if (buffer.kind != BufferKind::Work)
       return {};
     if (buffer.offset % FORESIGHT_ALIGNMENT != 0)

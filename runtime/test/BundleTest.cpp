@@ -258,6 +258,15 @@ TEST(Bundle, ManifestRulesAreChecked) {
   expectBadManifest(with("/entries/decode/outputs/logits", 4), "logits");
   expectBadManifest(with("/model/ffn_dim", {1, 2}), "ffn_dim");
   // Numbers that memory or time would be spent on before anything is run.
+  Json cache = good;
+  cache["buffers"][4].update({{"row_bytes", int64_t(1) << 48},
+                              {"rows", INT32_MAX},
+                              {"kv",
+                               {{"heads", 1 << 20},
+                                {"head_dim", 1 << 20},
+                                {"capacity", INT32_MAX},
+                                {"sequences", 1 << 20}}}});
+  expectBadManifest(cache, "too large");
   expectBadManifest(with("/model/vocab_size", INT32_MAX), "vocab_size");
   expectBadManifest(with("/entries/prefill/max_tokens", 1 << 20), "max_tokens");
   expectBadManifest(with("/selections/0/stage", 99), "stage 99");

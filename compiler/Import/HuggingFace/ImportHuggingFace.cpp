@@ -1,5 +1,4 @@
-//===- ImportHuggingFace.cpp - Model folders to @step
-//----------------------===//
+//===- ImportHuggingFace.cpp - Model folders to @step ---------------------===//
 
 #include "foresight/Import/HuggingFace/ImportHuggingFace.h"
 

@@ -1,5 +1,4 @@
-//===- ModelFacts.cpp - The `foresight.model` attribute
-//--------------------===//
+//===- ModelFacts.cpp - The `foresight.model` attribute -------------------===//
 
 #include "foresight/Import/Opt/ModelFacts.h"
 

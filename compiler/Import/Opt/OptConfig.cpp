@@ -1,5 +1,4 @@
-//===- OptConfig.cpp - What config.json says
-//-------------------------------===//
+//===- OptConfig.cpp - What config.json says ------------------------------===//
 
 #include "foresight/Import/Opt/OptStep.h"
 

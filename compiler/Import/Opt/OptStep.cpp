@@ -1,5 +1,4 @@
-//===- OptStep.cpp - The decoding step of an OPT model
-//---------------------===//
+//===- OptStep.cpp - The decoding step of an OPT model --------------------===//
 
 #include "foresight/Import/Opt/OptStep.h"
 

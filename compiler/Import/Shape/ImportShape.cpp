@@ -1,5 +1,4 @@
-//===- ImportShape.cpp - A size and a seed to @step
-//------------------------===//
+//===- ImportShape.cpp - A size and a seed to @step -----------------------===//
 //
 // Deviations are chosen so that numbers stay of order one however many layers
 // there are, and so that a chosen share of the neurons is active:

@@ -1,5 +1,4 @@
-//===- DeriveProfile.cpp - Bits chosen from the weights
-//--------------------===//
+//===- DeriveProfile.cpp - Bits chosen from the weights -------------------===//
 
 #include "foresight/Target/Packing/DeriveProfile.h"
 

@@ -1,5 +1,4 @@
-//===- LowBitData.cpp - A low-bit copy, made piece by piece
-//----------------===//
+//===- LowBitData.cpp - A low-bit copy, made piece by piece ---------------===//
 
 #include "LowBitData.h"
 

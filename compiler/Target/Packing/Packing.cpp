@@ -1,5 +1,4 @@
-//===- Packing.cpp - The weights section of a bundle
-//-----------------------===//
+//===- Packing.cpp - The weights section of a bundle ----------------------===//
 
 #include "foresight/Target/Packing/Packing.h"
 

@@ -1,5 +1,4 @@
-//===- Resolver.cpp - From weight symbols to their data
-//--------------------===//
+//===- Resolver.cpp - From weight symbols to their data -------------------===//
 
 #include "WeightData.h"
 

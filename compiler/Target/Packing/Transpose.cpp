@@ -1,5 +1,4 @@
-//===- Transpose.cpp - Small matrix transposes
-//-----------------------------===//
+//===- Transpose.cpp - Small matrix transposes ----------------------------===//
 
 #include "Transpose.h"
 

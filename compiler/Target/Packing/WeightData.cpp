@@ -1,5 +1,4 @@
-//===- WeightData.cpp - Rows of a weight, whatever it is made of
-//-----------===//
+//===- WeightData.cpp - Rows of a weight, whatever it is made of ----------===//
 
 #include "WeightData.h"
 

@@ -1,5 +1,4 @@
-//===- AtomicFile.cpp - Files that appear whole or not at all
-//--------------===//
+//===- AtomicFile.cpp - Files that appear whole or not at all -------------===//
 
 #include "foresight/support/AtomicFile.h"
 

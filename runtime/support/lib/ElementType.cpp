@@ -1,5 +1,4 @@
-//===- ElementType.cpp - Element types of tensors in files
-//-----------------===//
+//===- ElementType.cpp - Element types of tensors in files ----------------===//
 
 #include "foresight/support/ElementType.h"
 

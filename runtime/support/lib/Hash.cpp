@@ -1,5 +1,4 @@
-//===- Hash.cpp - XXH3
-//-----------------------------------------------------===//
+//===- Hash.cpp - XXH3 ----------------------------------------------------===//
 
 // Compiled in, so that a bundle with its runtime needs no library beside it.
 #define XXH_INLINE_ALL

@@ -1,5 +1,4 @@
-//===- Json.cpp - JSON without exceptions
-//----------------------------------===//
+//===- Json.cpp - JSON without exceptions ---------------------------------===//
 
 #include "foresight/support/Json.h"
 

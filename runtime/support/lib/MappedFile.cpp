@@ -1,5 +1,4 @@
-//===- MappedFile.cpp - A file mapped for reading
-//--------------------------===//
+//===- MappedFile.cpp - A file mapped for reading -------------------------===//
 
 #include "foresight/support/MappedFile.h"
 

@@ -1,5 +1,4 @@
-//===- Safetensors.cpp - Reader of safetensors files
-//-----------------------===//
+//===- Safetensors.cpp - Reader of safetensors files ----------------------===//
 
 #include "foresight/support/Safetensors.h"
 

@@ -1,5 +1,4 @@
-//===- Synthetic.cpp - Weights made from a seed
-//----------------------------===//
+//===- Synthetic.cpp - Weights made from a seed ---------------------------===//
 
 #include "foresight/support/Synthetic.h"
 

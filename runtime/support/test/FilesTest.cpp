@@ -1,5 +1,4 @@
-//===- FilesTest.cpp - Mapped files and atomic files
-//-----------------------===//
+//===- FilesTest.cpp - Mapped files and atomic files ----------------------===//
 
 #include "foresight/support/AtomicFile.h"
 #include "foresight/support/MappedFile.h"

@@ -1,5 +1,4 @@
-//===- JsonTest.cpp - JSON and profiles
-//------------------------------------===//
+//===- JsonTest.cpp - JSON and profiles -----------------------------------===//
 
 #include "foresight/support/Json.h"
 #include "foresight/support/Profile.h"

@@ -1,5 +1,4 @@
-//===- NumbersTest.cpp - Formats, synthetic numbers, hashes
-//----------------===//
+//===- NumbersTest.cpp - Formats, synthetic numbers, hashes ---------------===//
 
 #include "foresight/support/ElementType.h"
 #include "foresight/support/Float.h"

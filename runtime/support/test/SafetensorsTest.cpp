@@ -1,5 +1,4 @@
-//===- SafetensorsTest.cpp
-//-------------------------------------------------===//
+//===- SafetensorsTest.cpp ------------------------------------------------===//
 
 #include "foresight/support/Safetensors.h"
 

@@ -1,5 +1,4 @@
-//===- HuggingFaceTest.cpp - Model folders to @step
-//------------------------===//
+//===- HuggingFaceTest.cpp - Model folders to @step -----------------------===//
 
 #include "foresight/Import/HuggingFace/ImportHuggingFace.h"
 

@@ -1,5 +1,4 @@
-//===- ReferenceTest.cpp - Imported models against PyTorch
-//-----------------===//
+//===- ReferenceTest.cpp - Imported models against PyTorch ----------------===//
 
 #include "foresight/Import/HuggingFace/ImportHuggingFace.h"
 #include "foresight/Import/Shape/ImportShape.h"

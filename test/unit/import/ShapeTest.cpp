@@ -1,5 +1,4 @@
-//===- ShapeTest.cpp - A size and a seed to @step
-//--------------------------===//
+//===- ShapeTest.cpp - A size and a seed to @step -------------------------===//
 
 #include "foresight/Import/Shape/ImportShape.h"
 

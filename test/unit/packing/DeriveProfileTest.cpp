@@ -1,5 +1,4 @@
-//===- DeriveProfileTest.cpp - Bits chosen from the weights
-//----------------===//
+//===- DeriveProfileTest.cpp - Bits chosen from the weights ---------------===//
 
 #include "foresight/Target/Packing/DeriveProfile.h"
 

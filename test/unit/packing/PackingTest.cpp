@@ -1,5 +1,4 @@
-//===- PackingTest.cpp - The weights section of a bundle
-//-------------------===//
+//===- PackingTest.cpp - The weights section of a bundle ------------------===//
 
 #include "foresight/Target/Packing/Packing.h"
 
