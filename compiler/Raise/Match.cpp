@@ -127,6 +127,9 @@ void Recogniser::matchOne(State &state, int x, Location loc) {
               kind == Activation::Relu ? kExact
                                        : precisionOf(state.tensors.front()),
               ("activation " + stringifyActivation(kind)).str()};
+    // Nothing is nearer; the others take long.
+    if (best.error == 0)
+      break;
   }
   offer(state, std::move(best));
   if (state.part < 0)

@@ -15,11 +15,18 @@ std::string World::describe() const {
 }
 
 double Random::normal() {
+  if (spare) {
+    const double value = *spare;
+    spare.reset();
+    return value;
+  }
   // Box and Muller, from numbers in (0, 1]: std::normal_distribution differs
   // between libraries.
   double u = (static_cast<double>(engine() >> 11) + 1) * 0x1p-53;
   double v = static_cast<double>(engine() >> 11) * 0x1p-53;
-  return std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v);
+  double radius = std::sqrt(-2 * std::log(u));
+  spare = radius * std::sin(2 * M_PI * v);
+  return radius * std::cos(2 * M_PI * v);
 }
 
 std::vector<double> Random::normals(int64_t count) {

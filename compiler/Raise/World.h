@@ -12,6 +12,7 @@
 #include "foresight/Import/Onnx/Tensor.h"
 
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -66,6 +67,7 @@ public:
 
 private:
   std::mt19937_64 engine;
+  std::optional<double> spare; ///< numbers are made in pairs
 };
 
 /// The data of input `index` in a world.
