@@ -160,6 +160,11 @@ void Recogniser::visitLinear(onnx::NodeOp node, Matrix matrix, bool gemm) {
                     (sample.isFloat() ? "" : "a tensor of integers of shape ") +
                     onnx::toString(sample.shape()) + " is multiplied by it");
   int part = knownRows(node, states[x], x);
+  if (program.parts[part].width != in &&
+      program.parts[part].kind == Part::Kind::Unknown) {
+    states[result].broken = true; // why has been said
+    return;
+  }
   if (program.parts[part].width != in)
     return refuse("rows of " + Twine(program.parts[part].width) +
                   " features are multiplied by weight '" +

@@ -17,6 +17,10 @@ using namespace foresight;
 using namespace foresight::raising;
 using onnx::Tensor;
 
+/// Below this scale all tokens weigh the same to within rounding, so nothing
+/// tells the query from the key.
+static constexpr double kSmallestScale = 1e-6;
+
 /// Key or value of one head at a place in the history.
 const double *Recogniser::history(size_t w, int part, int past,
                                   int64_t sequence, int64_t place, int64_t head,
@@ -87,7 +91,7 @@ std::optional<double> Recogniser::solveScale(const State &state,
       scale = logit / scores;
     }
   }
-  if (!scale || !(*scale > 0))
+  if (!scale || !(*scale > kSmallestScale))
     return std::nullopt;
   for (auto [logit, scores] : equations)
     if (!(std::abs(logit - *scale * scores) <= 1e-5 * (1 + std::abs(logit))))
