@@ -13,42 +13,82 @@ using namespace foresight;
 /// of its levels.
 static constexpr int kMaxDepth = 200;
 
+namespace {
+
+/// Looks at a text before a value is made of it. nlohmann's parser with a
+/// callback could do both at once, but goes through all members of an object's
+/// parent each time an object ends.
+class Watcher : public nlohmann::json_sax<Json> {
+public:
+  bool deep = false;
+  std::string twice, wrong;
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t &) override { return true; }
+  bool string(string_t &) override { return true; }
+  bool binary(binary_t &) override { return true; }
+  bool start_object(size_t) override {
+    keys.emplace_back();
+    return enter();
+  }
+  bool key(string_t &name) override {
+    if (twice.empty() && !keys.back().insert(name).second)
+      twice = name;
+    return true;
+  }
+  bool end_object() override {
+    keys.pop_back();
+    --depth;
+    return true;
+  }
+  bool start_array(size_t) override { return enter(); }
+  bool end_array() override {
+    --depth;
+    return true;
+  }
+  bool parse_error(size_t, const std::string &,
+                   const Json::exception &exception) override {
+    wrong = exception.what();
+    return false;
+  }
+
+private:
+  bool enter() {
+    deep |= ++depth > kMaxDepth;
+    return true;
+  }
+
+  int depth = 0;
+  /// Of each object that is open.
+  std::vector<std::set<std::string>> keys;
+};
+
+} // namespace
+
 Result<Json> foresight::parseJson(std::string_view text,
                                   const std::string &source, ErrorCode code) {
-  // One set of keys for each object that is open.
-  std::vector<std::set<std::string>> open;
-  std::string twice;
-  bool deep = false;
-  auto watch = [&](int depth, Json::parse_event_t event, Json &value) {
-    if (depth > kMaxDepth)
-      deep = true;
-    if (event == Json::parse_event_t::object_start)
-      open.emplace_back();
-    else if (event == Json::parse_event_t::object_end)
-      open.pop_back();
-    else if (event == Json::parse_event_t::key && twice.empty() &&
-             !open.back().insert(value.get_ref<const std::string &>()).second)
-      twice = value.get<std::string>();
-    return true;
-  };
   try {
-    Json value = Json::parse(text.begin(), text.end(), watch);
-    if (deep)
+    Watcher watcher;
+    if (!Json::sax_parse(text.begin(), text.end(), &watcher)) {
+      // "[json.exception.parse_error.101] parse error at line 1, ...".
+      std::string what = watcher.wrong;
+      if (size_t end = what.find("] "); end != std::string::npos)
+        what = what.substr(end + 2);
+      return makeError(code, source, ": not valid JSON: ", what);
+    }
+    if (watcher.deep)
       return makeError(code, source, ": is nested deeper than ", kMaxDepth,
                        " levels");
-    if (!twice.empty())
-      return makeError(code, source, ": the key \"", twice,
+    if (!watcher.twice.empty())
+      return makeError(code, source, ": the key \"", watcher.twice,
                        "\" occurs twice in one object");
-    return value;
+    return Json::parse(text.begin(), text.end());
   } catch (const std::bad_alloc &) {
     return makeError(ErrorCode::Resource, source,
                      ": not enough memory to read this JSON");
-  } catch (const Json::exception &exception) {
-    // "[json.exception.parse_error.101] parse error at line 1, ...".
-    std::string what = exception.what();
-    if (size_t end = what.find("] "); end != std::string::npos)
-      what = what.substr(end + 2);
-    return makeError(code, source, ": not valid JSON: ", what);
   }
 }
 

@@ -4,6 +4,7 @@
 #include "foresight/support/Profile.h"
 
 #include <cmath>
+#include <ctime>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,6 +54,24 @@ TEST(JsonTest, DeepNestingIsHandled) {
   EXPECT_FALSE(parseJson(std::string(100000, '['), "f").ok());
   EXPECT_TRUE(
       parseJson(std::string(200, '[') + std::string(200, ']'), "f").ok());
+}
+
+TEST(JsonTest, ManySmallObjectsAreReadInNoTime) {
+  std::string list = "[{}", members = "{\"\": {}";
+  for (int i = 0; i < 200'000; ++i) {
+    list += ",{}";
+    members += ",\"" + std::to_string(i) + "\":{}";
+  }
+  const std::clock_t begin = std::clock();
+  auto array = parseJson(list + "]", "f"),
+       object = parseJson(members + "}", "f");
+  ASSERT_TRUE(array.ok() && object.ok());
+  EXPECT_EQ(array->size(), 200'001U);
+  EXPECT_EQ(object->size(), 200'001U);
+  // Time in a square of their number would be minutes.
+  EXPECT_LT((std::clock() - begin) / CLOCKS_PER_SEC, 10);
+  EXPECT_EQ(parseJson(members + R"(,"7":{}})", "f").error().message,
+            "f: the key \"7\" occurs twice in one object");
 }
 
 TEST(ProfileTest, SurvivesTheWayThroughJson) {

@@ -18,10 +18,10 @@ namespace foresight::text {
 
 void AddedTokenFinder::add(const AddedToken *token) {
   auto &bucket = tokens[static_cast<uint8_t>(token->content.front())];
-  bucket.push_back(token);
-  std::sort(bucket.begin(), bucket.end(), [](auto *a, auto *b) {
-    return a->content.size() > b->content.size();
-  });
+  const auto shorter = std::upper_bound(
+      bucket.begin(), bucket.end(), token,
+      [](auto *a, auto *b) { return a->content.size() > b->content.size(); });
+  bucket.insert(shorter, token);
 }
 
 AddedTokenFinder::Match AddedTokenFinder::find(std::string_view text,

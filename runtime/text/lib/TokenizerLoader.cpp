@@ -247,6 +247,10 @@ private:
     return {};
   }
 
+  Error noToken(int64_t id) const {
+    return bad("post_processor: adds the id ", id, ", which no token has");
+  }
+
   Result<std::vector<int32_t>> idsOfTemplateToken(const Json &processor,
                                                   const std::string &name) {
     const Json &token =
@@ -258,6 +262,9 @@ private:
         auto ids,
         read<std::vector<int64_t>>(
             {token, source + ": post_processor: '" + name + "'", code}, "ids"));
+    for (const int64_t id : ids)
+      if (id < 0 || id >= kIdLimit)
+        return noToken(id);
     return std::vector<int32_t>(ids.begin(), ids.end());
   }
 
@@ -318,8 +325,7 @@ private:
     for (const auto &side : {model->before, model->after})
       for (const int32_t id : side)
         if (id < 0 || static_cast<size_t>(id) >= names.size() || !names[id])
-          return bad("post_processor: adds the id ", id,
-                     ", which no token has");
+          return noToken(id);
     return {};
   }
 

@@ -316,6 +316,11 @@ INSTANTIATE_TEST_SUITE_P(
                  [{"SpecialToken": {"id": "</s>"}}, {"Sequence": {"id": "A"}}],
                  "special_tokens": {"</s>": {"ids": [99]}}}})",
                kBad, "99"},
+        Broken{"TemplateHugeId",
+               R"({"post_processor": {"type": "TemplateProcessing", "single":
+                 [{"SpecialToken": {"id": "</s>"}}, {"Sequence": {"id": "A"}}],
+                 "special_tokens": {"</s>": {"ids": [4294967296]}}}})",
+               kBad, "adds the id 4294967296"},
         Broken{"TemplateWithoutText",
                R"({"post_processor": {"type": "TemplateProcessing",
                                       "single": []}})",
@@ -323,6 +328,18 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"PostProcessor", R"({"post_processor": {"type": "Magic"}})",
                kUnsupported, "'Magic'"}),
     [](const auto &info) { return info.param.name; });
+
+TEST(AddedTokens, TheLongestOfManyThatBeginAlikeIsFound) {
+  Json root = Json::parse(R"({"pre_tokenizer": {"type": "ByteLevel"},
+    "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})");
+  constexpr int kCount = 20000;
+  for (int i = 0; i < kCount; ++i)
+    root["added_tokens"].push_back(
+        {{"id", i + 1}, {"content", "<" + std::to_string(i)}});
+  Result<Tokenizer> made = Tokenizer::fromJson(root.dump(), "many");
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_EQ(*made->encode("<12345<7", false), (std::vector{12346, 8}));
+}
 
 TEST(BrokenTokenizerText, EveryPrefixOfAFileIsAnErrorAndNoCrash) {
   const std::string text = readFile(kFixtures + "pairs.tokenizer.json");
