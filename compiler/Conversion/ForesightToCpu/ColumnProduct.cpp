@@ -6,8 +6,9 @@
 // bytes). A segment is four streams of rows, a quarter of it each, which a
 // worker reads side by side, a row of each at a time: hardware follows a stream
 // from row to row. All go to one row of sums, which stays in the first-level
-// cache; it is in memory that workers share. Whoever finishes the last unit
-// adds the sums of all in order and runs the epilogue.
+// cache; it is in memory that workers share. Whoever finishes the second of two
+// neighbours adds up both, then of two pairs and so on; whoever has the sums of
+// all runs the epilogue.
 //
 // Every column of a segment adds its terms in one order, the first rows of the
 // four streams, then the second ones and so on, one fused multiply-add each,
@@ -44,10 +45,7 @@ public:
         shared(frame.argument(frame.plan.sharedArgument())),
         columns(padRow(columnsOf(op.getResult()))) {}
 
-  void emitUnit(Value unit);
-
-  /// Asks for the first listed rows from `unit` on.
-  void emitPrefetch(Value unit);
+  void emitUnits(Value begin, Value end);
 
 private:
   /// Rows that are added to sums at a time, and rows to prefetch meanwhile.
@@ -55,12 +53,14 @@ private:
     Values rows, terms, ahead;
   };
 
+  void emitUnit(Value unit);
+  void emitPrefetch(Value unit);
   void addTerm(Group &group, Value i);
   Group listedFrom(Value i, int64_t count);
   void emitGroup(const Group &group, Value sums);
   void emitListed(Value unit);
   void emitAll(Value unit);
-  void emitTotal();
+  void emitTotal(Value unit, int64_t width);
   Value term(Value i);
   Value rowAt(Value i);
   /// Where a unit's part of the list starts.
@@ -76,8 +76,10 @@ private:
   CodeBuilder &c;
   ColumnLinearOp op;
   Type element;
-  /// `shared`: a count of finished units, then a row of sums for each.
+  /// `shared`: counts, then a row of sums for each unit.
   Value weight, shared;
+  /// Index of the last listed row of the claim.
+  Value lastListed;
   int64_t columns;
 };
 
@@ -107,7 +109,7 @@ ColumnEmitter::Group ColumnEmitter::listedFrom(Value i, int64_t count) {
   Group group;
   for (int64_t r = 0; r < count; ++r) {
     addTerm(group, c.add(i, r));
-    group.ahead.push_back(rowAt(c.add(i, kColumnRows + r)));
+    group.ahead.push_back(rowAt(c.min(c.add(i, kColumnRows + r), lastListed)));
   }
   return group;
 }
@@ -130,10 +132,11 @@ void ColumnEmitter::emitGroup(const Group &group, Value sums) {
   });
 }
 
+/// Asks for the first listed rows from `unit` on.
 void ColumnEmitter::emitPrefetch(Value unit) {
   Value first = startOf(unit);
   for (int64_t r = 0; r < kColumnRows; ++r) {
-    Value row = rowAt(c.add(first, r));
+    Value row = rowAt(c.min(c.add(first, r), lastListed));
     c.loop(c.i64(0), c.i64(weightRowBytes(op.getWeight())), kCacheLine,
            [&](Value b) { c.prefetch(c.at(row, b), kCacheLine); });
   }
@@ -179,46 +182,67 @@ void ColumnEmitter::emitAll(Value unit) {
   });
 }
 
-/// Adds the sums of all units and stores what follows.
-void ColumnEmitter::emitTotal() {
-  c.loop(c.i64(0), c.i64(columns), c.lanes, [&](Value k) {
-    Value total;
-    for (int64_t unit = 0; unit < frame.plan.info.units; ++unit) {
-      Value sum =
-          c.load(c.vec(c.lanes), c.at(sumsOf(c.i64(unit)), c.mul(k, 4)));
-      total = total ? c.fadd(total, sum) : sum;
-    }
-    emitStores(frame, op, total, k);
+/// The sums of the `width` units from `unit` on are complete. If those of the
+/// neighbour are too, adds them up; without one, stores what follows. Both of a
+/// pair count it in each call, and the second one, who finds an odd count,
+/// adds: counts need no reset.
+void ColumnEmitter::emitTotal(Value unit, int64_t width) {
+  int64_t units = frame.plan.info.units;
+  if (width >= units) {
+    c.loop(c.i64(0), c.i64(columns), c.lanes, [&](Value k) {
+      Value place = c.at(sumsOf(unit), c.mul(k, 4));
+      emitStores(frame, op, c.load(c.vec(c.lanes), place), k);
+    });
+    return;
+  }
+  // The first unit of the right one names the pair. Units past the last have
+  // nothing to add: the left one counts 0, in a count that is not theirs.
+  Value right = arith::OrIOp::create(c.b, c.loc, unit, c.i64(width));
+  Value left = c.sub(right, c.i64(width));
+  Value isPair = arith::CmpIOp::create(c.b, c.loc, arith::CmpIPredicate::slt,
+                                       right, c.i64(units));
+  Value count = c.at(shared, c.mul(c.select(isPair, right, c.i64(0)), 4));
+  // Acquire and release: the second one sees the sums of the first.
+  Value before = LLVM::AtomicRMWOp::create(
+      c.b, c.loc, LLVM::AtomicBinOp::add, count,
+      c.select(isPair, c.i32(1), c.i32(0)), LLVM::AtomicOrdering::acq_rel);
+  Value isSecond = arith::TruncIOp::create(c.b, c.loc, c.b.getI1Type(), before);
+  c.ifThen(isSecond, [&] {
+    Value to = sumsOf(left), from = sumsOf(right);
+    c.loop(c.i64(0), c.i64(columns), c.lanes, [&](Value k) {
+      Value place = c.at(to, c.mul(k, 4));
+      Value sum = c.load(c.vec(c.lanes), place);
+      Value other = c.load(c.vec(c.lanes), c.at(from, c.mul(k, 4)));
+      c.store(c.fadd(sum, other), place);
+    });
   });
+  Value isComplete =
+      c.select(isPair, isSecond,
+               arith::ConstantOp::create(c.b, c.loc, c.b.getBoolAttr(true)));
+  c.ifThen(isComplete, [&] { emitTotal(left, 2 * width); });
 }
 
 void ColumnEmitter::emitUnit(Value unit) {
-  int64_t units = frame.plan.info.units;
   c.zeroFill(sumsOf(unit), 4 * columns);
   if (op.getSkipZeros())
     emitListed(unit);
   else
     emitAll(unit);
+  emitTotal(unit, 1);
+}
 
-  // Every call finishes each unit once, so the count needs no reset. Acquire
-  // and release: the last one sees the sums of all.
-  Value before =
-      LLVM::AtomicRMWOp::create(c.b, c.loc, LLVM::AtomicBinOp::add, shared,
-                                c.i64(1), LLVM::AtomicOrdering::acq_rel);
-  Value rest =
-      arith::RemUIOp::create(c.b, c.loc, c.add(before, 1), c.i64(units));
-  Value isLast = arith::CmpIOp::create(c.b, c.loc, arith::CmpIPredicate::eq,
-                                       rest, c.i64(0));
-  c.ifThen(isLast, [&] { emitTotal(); });
+void ColumnEmitter::emitUnits(Value begin, Value end) {
+  if (op.getSkipZeros()) {
+    lastListed = c.max(c.sub(startOf(end), c.i64(1)), c.i64(0));
+    emitPrefetch(begin);
+  }
+  c.loop(begin, end, 1, [&](Value unit) { emitUnit(unit); });
 }
 
 } // namespace
 
 void foresight::emitColumnProduct(Frame &frame, Value begin, Value end) {
-  ColumnEmitter emitter(frame);
-  if (frame.plan.info.hasCounts)
-    emitter.emitPrefetch(begin);
-  frame.c.loop(begin, end, 1, [&](Value unit) { emitter.emitUnit(unit); });
+  ColumnEmitter(frame).emitUnits(begin, end);
 }
 
 /// The rows from the k-th on of each stream of a segment whose term is not
@@ -293,6 +317,6 @@ void foresight::emitListNonZero(Frame &frame) {
         c.store(narrow(count), c.at(c.at(listStarts, 4), c.mul(unit, 4)));
         return Values{count};
       })[0];
-  // What is prefetched behind the end is row 0.
-  c.zeroFill(c.at(listRows, c.mul(listed, 4)), 4 * kColumnRows);
+  // What is prefetched of an empty list is row 0.
+  c.zeroFill(c.at(listRows, c.mul(listed, 4)), 4);
 }

@@ -23,8 +23,8 @@ constexpr int64_t kClaimBytes = 256 << 10;
 /// The same where a claim has codes and then the rows that they select: at each
 /// change memory rests.
 constexpr int64_t kScoredBytes = 1 << 20;
-/// A column product has at most so many units, of at least so many rows: adding
-/// up their sums is done by one worker.
+/// A column product has at most so many units, of at least so many rows: each
+/// has a row of sums to add up, and a count in the first line of shared memory.
 constexpr int64_t kMostSegments = 16;
 constexpr int64_t kLeastSegment = 64;
 /// Fewest claims of a stage, so that a few workers share it evenly; the last
@@ -302,6 +302,7 @@ LogicalResult Planner::planColumn() {
       ceilDiv(ceilDiv(rows, segments * kColumnStreams), kColumnMaskRows) *
       kColumnMaskRows;
   plan.info.units = ceilDiv(rows, kColumnStreams * plan.rowsPerStream);
+  static_assert(4 * kMostSegments <= FORESIGHT_ALIGNMENT);
   plan.info.sharedBytes = FORESIGHT_ALIGNMENT + 4 * columns * plan.info.units;
   if (op.getSkipZeros()) {
     plan.info.hasPrepare = true;
@@ -309,8 +310,7 @@ LogicalResult Planner::planColumn() {
     plan.info.countBytes = weightRowBytes(op.getWeight());
     // Rows are few: a worker goes on with the list.
     plan.info.grain = std::max<int64_t>(1, plan.info.units / 4);
-    // One group of rows behind the end is prefetched.
-    plan.listRows = allocate(4 * (rows + 2 * kColumnRows));
+    plan.listRows = allocate(4 * (rows + 1));
     plan.listValues = allocate(4 * rows);
     plan.listStarts = allocate(4 * (plan.info.units + 1));
   }
