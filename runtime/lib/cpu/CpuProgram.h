@@ -60,11 +60,9 @@ private:
   Status buildEntry(const EntryInfo &info, const gemm::Engine &engine);
   std::unique_ptr<Product> buildProduct(const GemmInfo &gemm,
                                         const gemm::Engine &engine) const;
-  Status checkStep(int64_t entry, const Step &step) const;
   void setTokens(int64_t entry, int64_t tokens);
   void runTraced(int64_t entry, int64_t stage, const foresight_step &step,
                  RunTrace::Stage *trace);
-  Status checkRange(int64_t buffer, int64_t offset, size_t bytes) const;
 
   ThreadPool &pool;
   CodeObject code;

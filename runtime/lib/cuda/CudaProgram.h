@@ -108,8 +108,6 @@ private:
   Status narrowBiases();
   Status runTraced(int64_t entry, int64_t stage, int64_t tokens,
                    int64_t products, RunTrace::Stage *trace);
-  Status checkStep(int64_t entry, const Step &step) const;
-  Status checkRange(int64_t buffer, int64_t offset, size_t bytes) const;
   Status finish(const std::string &doing);
   /// Scratch for x of the largest product that is stored in more bits than its
   /// weight, and biases of those whose result is stored in 16, in bytes.

@@ -132,6 +132,11 @@ public:
 protected:
   explicit Program(const Manifest &manifest) : facts(manifest) {}
 
+  // What the caller may ask for: Usage otherwise.
+  Status checkStep(int64_t entry, const Step &step) const;
+  Status checkStage(int64_t entry, int64_t stage, const Step &step) const;
+  Status checkRange(int64_t buffer, int64_t offset, size_t bytes) const;
+
 private:
   const Manifest &facts;
 };
