@@ -42,42 +42,19 @@ static WeightOp foldInto(WeightOp copy, GetWeightOp get, WeightOp gamma,
     copy.setSourceAttr(source);
     return copy;
   }
-  OpBuilder builder(context);
-  builder.setInsertionPointAfter(copy);
-  std::string name = (copy.getSymName() + ".folded").str();
-  if (auto existing = symbols.lookup<WeightOp>(name);
-      existing && existing.getSource() == source &&
-      existing.getType() == copy.getType())
-    return existing;
-  auto folded =
-      WeightOp::create(builder, copy.getLoc(), builder.getStringAttr(name),
-                       copy.getTypeAttr(), source);
-  symbols.insert(folded);
-  return folded;
+  return deriveWeight(copy, copy.getSymName() + ".folded", copy.getType(),
+                      source, symbols);
 }
 
 /// What the columns of `fc1` times `gamma` are divided by.
 static WeightOp balanceOf(WeightOp fc1, WeightOp gamma, SymbolTable &symbols) {
   MLIRContext *context = fc1.getContext();
-  auto source = DerivedAttr::get(
-      context, DerivedKind::Balance,
-      {FlatSymbolRefAttr::get(fc1),
-       gamma ? FlatSymbolRefAttr::get(gamma)
-             : FlatSymbolRefAttr::get(context, DerivedAttr::kMissing)});
   auto type = RankedTensorType::get(
       {cast<RankedTensorType>(fc1.getType()).getDimSize(1)},
       Float32Type::get(context));
-  std::string name = (fc1.getSymName() + ".balance").str();
-  if (auto existing = symbols.lookup<WeightOp>(name);
-      existing && existing.getSource() == source)
-    return existing;
-  OpBuilder builder(context);
-  builder.setInsertionPointAfter(fc1);
-  auto balance =
-      WeightOp::create(builder, fc1.getLoc(), builder.getStringAttr(name),
-                       TypeAttr::get(type), source);
-  symbols.insert(balance);
-  return balance;
+  return deriveWeight(fc1, fc1.getSymName() + ".balance", type,
+                      derivedFrom(context, DerivedKind::Balance, {fc1, gamma}),
+                      symbols);
 }
 
 namespace {

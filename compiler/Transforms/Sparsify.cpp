@@ -113,24 +113,10 @@ WeightOp MlpRewriter::lowBitCopy(WeightOp matrix, WeightOp bias, int64_t bits,
   auto tensor = cast<RankedTensorType>(matrix.getType());
   auto type = LowBitType::get(rewriter.getContext(), tensor.getDimSize(0),
                               tensor.getDimSize(1), bits);
-  SmallVector<FlatSymbolRefAttr> sources;
-  for (WeightOp source : {matrix, bias, gamma, beta})
-    sources.push_back(source ? FlatSymbolRefAttr::get(source)
-                             : FlatSymbolRefAttr::get(rewriter.getContext(),
-                                                      DerivedAttr::kMissing));
-  auto source =
-      DerivedAttr::get(rewriter.getContext(), DerivedKind::LowBit, sources);
-  std::string name = (matrix.getSymName() + ".low_bit").str();
-  if (auto existing = symbols.lookup<WeightOp>(name);
-      existing && existing.getType() == type && existing.getSource() == source)
-    return existing;
-  OpBuilder::InsertionGuard guard(rewriter);
-  rewriter.setInsertionPointAfter(matrix);
-  auto copy =
-      WeightOp::create(rewriter, matrix.getLoc(), rewriter.getStringAttr(name),
-                       TypeAttr::get(type), source);
-  symbols.insert(copy);
-  return copy;
+  return deriveWeight(matrix, matrix.getSymName() + ".low_bit", type,
+                      derivedFrom(rewriter.getContext(), DerivedKind::LowBit,
+                                  {matrix, bias, gamma, beta}),
+                      symbols);
 }
 
 /// The rows whose bound by `copy`, read from `x`, is above zero.

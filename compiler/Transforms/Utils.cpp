@@ -36,6 +36,31 @@ WeightOp foresight::weightOf(Value value, SymbolTable &symbols) {
   return get ? symbols.lookup<WeightOp>(get.getWeight()) : WeightOp();
 }
 
+DerivedAttr foresight::derivedFrom(MLIRContext *context, DerivedKind kind,
+                                   ArrayRef<WeightOp> sources) {
+  SmallVector<FlatSymbolRefAttr> names;
+  for (WeightOp source : sources)
+    names.push_back(
+        source ? FlatSymbolRefAttr::get(source)
+               : FlatSymbolRefAttr::get(context, DerivedAttr::kMissing));
+  return DerivedAttr::get(context, kind, names);
+}
+
+WeightOp foresight::deriveWeight(WeightOp origin, const Twine &name, Type type,
+                                 DerivedAttr source, SymbolTable &symbols) {
+  std::string symbol = name.str();
+  if (auto existing = symbols.lookup<WeightOp>(symbol);
+      existing && existing.getType() == type && existing.getSource() == source)
+    return existing;
+  OpBuilder builder(origin.getContext());
+  builder.setInsertionPointAfter(origin);
+  auto weight =
+      WeightOp::create(builder, origin.getLoc(), builder.getStringAttr(symbol),
+                       TypeAttr::get(type), source);
+  symbols.insert(weight);
+  return weight;
+}
+
 RankedTensorType foresight::withRows(RankedTensorType type, int64_t rows) {
   SmallVector<int64_t> shape(type.getShape());
   shape.front() = rows;

@@ -27,6 +27,15 @@ bool leavesOutRows(mlir::ModuleOp module);
 /// The weight that `value` is, or null if it is not a `get_weight`.
 WeightOp weightOf(mlir::Value value, mlir::SymbolTable &symbols);
 
+/// What is derived from `sources` in their order, where null is none.
+DerivedAttr derivedFrom(mlir::MLIRContext *context, DerivedKind kind,
+                        llvm::ArrayRef<WeightOp> sources);
+
+/// The weight of that name, type and source: the one that exists, or a new one
+/// behind `origin`.
+WeightOp deriveWeight(WeightOp origin, const llvm::Twine &name, mlir::Type type,
+                      DerivedAttr source, mlir::SymbolTable &symbols);
+
 /// What a set is in memory: a bit a candidate in words of 32, lowest first, of
 /// one token's row.
 mlir::RankedTensorType setWords(IndexSetType set);
