@@ -62,7 +62,7 @@ AttentionEmitter::Rows AttentionEmitter::loadRows(Value first) {
 /// The warps' parts, by whoever writes the result.
 void AttentionEmitter::finish(State state) {
   Value warpParts = c.at(frame.shared, frame.plan.rowAt);
-  leaveWarpPart(state, warpParts);
+  leaveWarpPart(std::move(state), warpParts);
   c.loop(c.thread, c.i64(cache.getHeadDim()), c.threads, [&](Value k) {
     Part all = joinParts(warpParts, c.warps(), /*known=*/nullptr, k);
     storeResult(k, c.fdiv(all.value, all.sum));
