@@ -16,7 +16,7 @@ enum class GpuBody {
   Rows,            ///< a block is a token: elementwise ops, LayerNorm, appends
   RowProduct,      ///< a block is neighbouring weight rows (T = 1)
   SparseProduct,   ///< a warp scores neurons, a block multiplies those kept
-  ColumnProduct,   ///< a block is 32 columns of every weight row (T = 1)
+  ColumnProduct,   ///< a block is columns of every weight row (T = 1)
   Scores,          ///< a warp scores neurons and says which are kept
   GatherRows,      ///< some warps are a row of a set that is known (T = 1)
   GatherColumns,   ///< a block is columns of the rows of such a set (T = 1)
