@@ -77,6 +77,11 @@ void Recogniser::match(onnx::NodeOp node, State &state) {
     matchSum(state, parts[0], parts[1], scales, loc);
   else if (scales.empty())
     matchAttention(state, parts, pasts, loc);
+  if (state.part >= 0 || parts.size() == 3 || !scales.empty())
+    return;
+  SmallVector<int, 4> roles = splitJoined(parts, widthOf(state), loc);
+  if (!roles.empty())
+    matchAttention(state, roles, pasts, loc);
 }
 
 //===----------------------------------------------------------------------===//

@@ -84,14 +84,60 @@ bool Recogniser::matchSlice(State &state, int x, Location loc) {
         return value(w, row, first + column);
       }) != 0)
     return false;
-  Part slice = base;
-  slice.width = width;
-  slice.rows = {base.rows.first + first, width};
-  if (base.beta)
-    slice.bias = {base.bias.first + first, width};
-  slice.locations.push_back(loc);
-  become(state, addPart(std::move(slice), state.tensors));
+  become(state, addSlice(x, first, width, state.tensors, loc));
   return true;
+}
+
+/// `width` features of linear layer `x` from `first` on, as a layer.
+int Recogniser::addSlice(int x, int64_t first, int64_t width,
+                         ArrayRef<Tensor> tensors, Location loc) {
+  Part slice = program.parts[x];
+  slice.width = width;
+  slice.rows = {slice.rows.first + first, width};
+  if (slice.beta)
+    slice.bias = {slice.bias.first + first, width};
+  slice.locations.push_back(loc);
+  return addPart(std::move(slice), tensors);
+}
+
+/// Query, key and value of attention that is `width` wide, of which some may
+/// come from one linear layer: a graph that moves heads to the front before it
+/// takes the three apart has no value that is one of them. Empty if `parts` do
+/// not come to three.
+SmallVector<int, 4> Recogniser::splitJoined(ArrayRef<int> parts, int64_t width,
+                                            Location loc) {
+  int64_t total = 0;
+  for (int x : parts) {
+    const Part &part = program.parts[x];
+    if (part.width % width || data[x].worlds.empty() ||
+        (part.width != width && part.kind != Part::Kind::Linear))
+      return {};
+    total += part.width / width;
+  }
+  SmallVector<int, 4> result;
+  if (total != 3)
+    return result;
+  for (int x : parts) {
+    int64_t whole = program.parts[x].width;
+    for (int64_t first = 0; first < whole && whole > width; first += width) {
+      std::vector<Tensor> tensors;
+      for (auto [w, world] : llvm::enumerate(worlds)) {
+        const std::vector<double> &all = data[x].worlds[w].floats();
+        std::vector<double> some;
+        for (int64_t row = 0; row < world.rows(); ++row) {
+          auto begin = all.begin() + row * whole + first;
+          some.insert(some.end(), begin, begin + width);
+        }
+        tensors.push_back(Tensor::ofFloats(data[x].worlds[w].element(),
+                                           {world.rows(), width},
+                                           std::move(some)));
+      }
+      result.push_back(addSlice(x, first, width, tensors, loc));
+    }
+    if (whole == width)
+      result.push_back(x);
+  }
+  return result;
 }
 
 /// Some elements of a vector, such as one bias of several that were joined, are
