@@ -27,6 +27,14 @@ constexpr int64_t kMostNumbers = int64_t(1) << 28;
 /// Codes that share a scale; quantisers use 16 to 256.
 constexpr int64_t kLargestBlock = 1 << 16;
 
+bool isDequantizeLinear(NodeOp node) {
+  return !node.getDomain() && node.getOpType() == "DequantizeLinear";
+}
+bool isMatMulNBits(NodeOp node) {
+  return node.getDomain() == "com.microsoft" &&
+         node.getOpType() == "MatMulNBits";
+}
+
 /// Integers of a constant, as they lie in its file or in the IR.
 class Codes {
 public:
@@ -90,7 +98,7 @@ private:
   /// The numbers as a constant before `node`.
   Value constant(NodeOp node, StringRef name, ArrayRef<int64_t> shape,
                  ArrayRef<float> numbers);
-  LogicalResult charge(NodeOp node, int64_t count);
+  LogicalResult charge(NodeOp node);
   /// Takes out the codes as well, which nothing else can read.
   void replace(NodeOp node, Value result) {
     llvm::SetVector<Operation *> constants;
@@ -126,7 +134,17 @@ private:
 
 } // namespace
 
-LogicalResult Folder::charge(NodeOp node, int64_t count) {
+/// Counts what `node` would be folded to, before anything is: a model that is
+/// too large is refused at once.
+LogicalResult Folder::charge(NodeOp node) {
+  int64_t count = 0;
+  if (isDequantizeLinear(node)) {
+    if (ConstantOp codes = constantAt(node, 0))
+      count = cast<RankedTensorType>(codes.getType()).getNumElements();
+  } else if (isMatMulNBits(node) && constantAt(node, 1)) {
+    count = times(std::max<int64_t>(0, integer(node, "N", 0)),
+                  std::max<int64_t>(0, integer(node, "K", 0)));
+  }
   if (count <= kMostNumbers - numbers) {
     numbers += count;
     return success();
@@ -180,8 +198,6 @@ LogicalResult Folder::dequantizeLinear(NodeOp node) {
   if (!single && scaleType.getShape() != ArrayRef<int64_t>(expected))
     return success();
 
-  if (failed(charge(node, type.getNumElements())))
-    return failure();
   std::optional<Codes> codes = Codes::of(x), zeros;
   if (zero)
     zeros = Codes::of(zero);
@@ -241,8 +257,6 @@ LogicalResult Folder::matMulNBits(NodeOp node) {
       (zero && (!isBytes(zero) || count(zero) != rows * zeroBytes)))
     return success();
 
-  if (failed(charge(node, rows * columns)))
-    return failure();
   std::optional<Codes> codes = Codes::of(packed), zeros;
   if (zero)
     zeros = Codes::of(zero);
@@ -288,14 +302,16 @@ LogicalResult Folder::matMulNBits(NodeOp node) {
 LogicalResult Folder::run() {
   SmallVector<NodeOp> nodes;
   graph.walk([&](NodeOp node) { nodes.push_back(node); });
+  for (NodeOp node : nodes)
+    if (failed(charge(node)))
+      return failure();
   for (NodeOp node : nodes) {
     if (node.getNumResults() != 1)
       continue;
     LogicalResult folded = success();
-    if (!node.getDomain() && node.getOpType() == "DequantizeLinear")
+    if (isDequantizeLinear(node))
       folded = dequantizeLinear(node);
-    else if (node.getDomain() == "com.microsoft" &&
-             node.getOpType() == "MatMulNBits")
+    else if (isMatMulNBits(node))
       folded = matMulNBits(node);
     if (failed(folded))
       return failure();

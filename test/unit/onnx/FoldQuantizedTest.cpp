@@ -163,4 +163,16 @@ TEST_F(FoldQuantizedTest, WeightsThatWouldFillMemoryAreRefused) {
       << message;
 }
 
+TEST_F(FoldQuantizedTest, WeightsAreCountedBeforeAnyIsFolded) {
+  const std::string node = "\"DequantizeLinear\"(%codes, %s) : "
+                           "(tensor<16384x16384xi8>, tensor<f32>)";
+  EXPECT_TRUE(failed(fold(
+      constant("codes", "16384x16384xi8", "1") + constant("s", "f32", "1.0") +
+          "%first = onnx.node " + node + " -> !onnx.value\n",
+      node)));
+  EXPECT_NE(message.find("more than 268435456 numbers"), std::string::npos)
+      << message;
+  EXPECT_EQ(numbers(), std::vector<float>());
+}
+
 } // namespace
