@@ -67,6 +67,7 @@ struct Operator {
 };
 using OperatorTable = llvm::StringMap<Operator>;
 
+void addBroadcastOperators(OperatorTable &table);
 void addElementwiseOperators(OperatorTable &table);
 void addReductionOperators(OperatorTable &table);
 void addShapeOperators(OperatorTable &table);

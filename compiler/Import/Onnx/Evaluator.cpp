@@ -17,6 +17,7 @@ using namespace foresight::onnx;
 static const OperatorTable &operators() {
   static const OperatorTable table = [] {
     OperatorTable t;
+    addBroadcastOperators(t);
     addElementwiseOperators(t);
     addReductionOperators(t);
     addShapeOperators(t);
