@@ -2,11 +2,7 @@
 
 #include "OptBlocks.h"
 
-#include "llvm/ADT/DenseMap.h"
-#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
-
-#include <cmath>
 
 using namespace mlir;
 using namespace foresight;
@@ -16,8 +12,8 @@ namespace {
 
 class BlockFinder {
 public:
-  BlockFinder(Program &program, Location loc)
-      : program(program), loc(loc), live(program.live()),
+  BlockFinder(Program &program, Location loc, bool tieHead)
+      : program(program), loc(loc), tieHead(tieHead), live(program.live()),
         users(program.parts.size()) {
     for (size_t i = 0; i < program.parts.size(); ++i)
       if (live[i])
@@ -58,9 +54,8 @@ private:
   FailureOr<int> layer(int h);
   FailureOr<int> mlp(int h, const std::string &name);
   LogicalResult head(int h);
+  int addHead(int h);
   LogicalResult complete();
-  void warnOfNumbers();
-  void warnOfNames();
   int attentionOf(int x);
 
   InFlightDiagnostic fail(int i, const Twine &what) {
@@ -72,6 +67,7 @@ private:
 
   Program &program;
   Location loc;
+  bool tieHead;
   std::vector<bool> live;
   std::vector<SmallVector<int, 4>> users;
   OptModel model;
@@ -247,6 +243,20 @@ FailureOr<int> BlockFinder::mlp(int h, const std::string &prefix) {
   return next;
 }
 
+/// Hidden states times the embedding's matrix, which the graph lacks.
+int BlockFinder::addHead(int h) {
+  Part head{.kind = Kind::Linear, .width = model.vocabSize};
+  head.operands = {h};
+  head.matrix = embedMatrix;
+  head.locations = {locOf(h)};
+  program.logits = static_cast<int>(program.parts.size());
+  program.parts.push_back(std::move(head));
+  live.push_back(true);
+  users[h].push_back(program.logits);
+  users.emplace_back();
+  return program.logits;
+}
+
 LogicalResult BlockFinder::head(int h) {
   int at = h;
   if (int norm = onlyUser(at, Kind::Norm); norm >= 0) {
@@ -254,14 +264,31 @@ LogicalResult BlockFinder::head(int h) {
     at = norm;
   }
   int linear = onlyUser(at, Kind::Linear);
-  if (linear >= 0 && linear != program.logits) {
+  // Narrow embeddings: the last layer gives hidden states of their width.
+  bool narrow = linear >= 0 && linear == program.logits &&
+                part(linear).width == embedMatrix.dim(1) &&
+                part(linear).width != model.vocabSize;
+  if (linear >= 0 && (linear != program.logits || narrow)) {
     name(linear, "project_out");
+    at = narrow ? linear : at;
     linear = onlyUser(linear, Kind::Linear);
   }
-  if (at == program.logits)
-    return fail(at, "it ends with hidden states and has no head (lm_head): "
-                    "export OPTForCausalLM rather than OPTModel, with the task "
-                    "text-generation");
+  if (at == program.logits) {
+    if (!tieHead)
+      return fail(at, "it ends with hidden states and has no head (lm_head): "
+                      "export OPTForCausalLM rather than OPTModel, with the "
+                      "task text-generation, or take the embedding as its head "
+                      "(--tie-head)");
+    if (part(at).width != embedMatrix.dim(1))
+      return fail(at, "its hidden states have " + Twine(part(at).width) +
+                          " features, but the embedding that --tie-head takes "
+                          "has " +
+                          Twine(embedMatrix.dim(1)));
+    linear = addHead(at);
+  } else if (tieHead) {
+    return fail(at, "--tie-head is for a model without a head, but it goes on "
+                    "behind its hidden states");
+  }
   if (linear < 0 || linear != program.logits)
     return fail(at, "after layer " + Twine(model.attentions.size()) +
                         " there is neither another layer nor the head");
@@ -282,80 +309,6 @@ LogicalResult BlockFinder::complete() {
   return success();
 }
 
-/// What no OPT model has, but what is well defined, is compiled as the graph
-/// says; it may be a mistake, so it is said.
-void BlockFinder::warnOfNumbers() {
-  auto warn = [&](Part &at, StringRef what, double found, double usual) {
-    emitWarning(at.locations.back())
-        << "node '" << onnx::nameOf(at.locations.front()) << "': the " << what
-        << " of " << at.name << " is " << found << ", not " << usual
-        << " as in OPT; it is compiled as the graph says";
-  };
-  for (auto [i, at] : llvm::enumerate(program.parts)) {
-    if (!live[i])
-      continue;
-    if (at.kind == Kind::Norm && at.number != 1e-5)
-      warn(at, "epsilon", at.number, 1e-5);
-    if (at.kind == Kind::Embed && at.offset >= 0 && at.offset != 2)
-      warn(at, "offset", static_cast<double>(at.offset), 2);
-    if (at.kind != Kind::Attention)
-      continue;
-    double usual = 1 / std::sqrt(static_cast<double>(at.width / at.heads));
-    if (at.number != usual)
-      warn(at, "scale", at.number, usual);
-  }
-}
-
-/// Names have no meaning, but a tensor that stands where another of the file
-/// should, by its name, may have been put there by mistake.
-void BlockFinder::warnOfNames() {
-  struct Use {
-    onnx::ConstantOp constant;
-    std::string role;
-  };
-  SmallVector<Use> uses;
-  llvm::DenseMap<Operation *, unsigned> times;
-  llvm::StringSet<> roles;
-  for (auto [i, at] : llvm::enumerate(program.parts)) {
-    // A tied head has the embedding's name.
-    if (!live[i] || at.name == "lm_head" || at.kind == Kind::Embed)
-      continue;
-    onnx::ConstantOp weight =
-        at.kind == Kind::Norm ? at.gamma : at.matrix.constant;
-    for (auto [constant, kind] :
-         {std::pair(weight, ".weight"), std::pair(at.beta, ".bias")}) {
-      if (!constant)
-        continue;
-      uses.push_back({constant, at.name + kind});
-      roles.insert(uses.back().role);
-      ++times[constant];
-    }
-  }
-  const Use *first = nullptr;
-  size_t others = 0;
-  for (const Use &use : uses) {
-    // One tensor in several places is what exporters make of equal ones.
-    StringRef name = onnx::ConstantOp(use.constant).getName();
-    if (size_t at = name.rfind("decoder."); at != StringRef::npos)
-      name = name.drop_front(at + StringRef("decoder.").size());
-    if (times[use.constant] > 1 || name == use.role || !roles.contains(name))
-      continue;
-    if (first)
-      ++others;
-    else
-      first = &use;
-  }
-  if (!first)
-    return;
-  InFlightDiagnostic warning = emitWarning(loc);
-  warning << "tensor '" << onnx::ConstantOp(first->constant).getName()
-          << "' is used as " << first->role;
-  if (others)
-    warning << ", and " << others << " more as something else than they are "
-            << "called";
-  warning << "; it is compiled as the graph says";
-}
-
 FailureOr<OptModel> BlockFinder::find(bool quiet) {
   FailureOr<int> h = embeddings();
   while (succeeded(h)) {
@@ -372,14 +325,12 @@ FailureOr<OptModel> BlockFinder::find(bool quiet) {
     return fail(*h, "no layer follows the embedding");
   if (failed(head(*h)) || failed(complete()))
     return failure();
-  if (!quiet) {
-    warnOfNumbers();
-    warnOfNames();
-  }
+  if (!quiet)
+    warnOfDifferences(program, live, loc);
   return model;
 }
 
 FailureOr<OptModel> raising::findOptBlocks(Program &program, Location loc,
-                                           bool quiet) {
-  return BlockFinder(program, loc).find(quiet);
+                                           bool tieHead, bool quiet) {
+  return BlockFinder(program, loc, tieHead).find(quiet);
 }

@@ -19,8 +19,15 @@ struct OptModel {
 /// Finds embeddings, blocks and head, and gives every part that the logits need
 /// its name in OPT ("layers.3.fc1"). Reports where the program is something
 /// else, and, unless `quiet`, warns of what no OPT model has but is compiled.
+/// With `tieHead`, a program that ends with hidden states gets a head: the
+/// embedding's matrix.
 mlir::FailureOr<OptModel> findOptBlocks(Program &program, mlir::Location loc,
-                                        bool quiet = false);
+                                        bool tieHead, bool quiet = false);
+
+/// Warns of numbers that no OPT model has and of tensors that stand where
+/// others should by their names. Parts have their names in OPT already.
+void warnOfDifferences(Program &program, const std::vector<bool> &live,
+                       mlir::Location loc);
 
 } // namespace foresight::raising
 

@@ -60,7 +60,8 @@ LogicalResult foresight::raise(ModuleOp module, const RaiseOptions &options) {
   FailureOr<Program> program = recogniser.run();
   if (failed(program))
     return failure();
-  FailureOr<OptModel> model = findOptBlocks(*program, graph.getLoc());
+  FailureOr<OptModel> model =
+      findOptBlocks(*program, graph.getLoc(), options.tieHead);
   if (failed(model))
     return failure();
   if (recogniser.isMerged()) {
@@ -71,7 +72,8 @@ LogicalResult foresight::raise(ModuleOp module, const RaiseOptions &options) {
     recogniserOptions.quiet = true;
     FailureOr<Program> cached = Recogniser(graph, recogniserOptions).run();
     if (failed(cached) ||
-        failed(findOptBlocks(*cached, graph.getLoc(), /*quiet=*/true)))
+        failed(findOptBlocks(*cached, graph.getLoc(), options.tieHead,
+                             /*quiet=*/true)))
       return failure();
     if (!sameModel(*program, *cached))
       return emitError(graph.getLoc())
@@ -110,6 +112,7 @@ struct RaisePass : PassWrapper<RaisePass, OperationPass<ModuleOp>> {
   explicit RaisePass(const RaiseOptions &options) : dtype(options.dtype) {
     maxSeq = options.maxSeq;
     explain = options.explain;
+    tieHead = options.tieHead;
   }
   RaisePass(const RaisePass &other) : PassWrapper(other), dtype(other.dtype) {}
 
@@ -124,6 +127,7 @@ struct RaisePass : PassWrapper<RaisePass, OperationPass<ModuleOp>> {
     RaiseOptions options;
     options.maxSeq = maxSeq;
     options.explain = explain;
+    options.tieHead = tieHead;
     options.dtype = dtype;
     if (failed(raise(getOperation(), options)))
       signalPassFailure();
@@ -136,6 +140,10 @@ struct RaisePass : PassWrapper<RaisePass, OperationPass<ModuleOp>> {
   Option<bool> explain{*this, "explain",
                        llvm::cl::desc("Say what each part is recognised as"),
                        llvm::cl::init(false)};
+  Option<bool> tieHead{
+      *this, "tie-head",
+      llvm::cl::desc("Give hidden states the embedding as their head"),
+      llvm::cl::init(false)};
 };
 
 } // namespace

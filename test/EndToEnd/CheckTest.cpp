@@ -91,6 +91,23 @@ TEST(Check, ListsEveryUnsupportedNodeAndWhatToChange) {
               {"foresight-compile: error: ", "MatMulInteger", "12 nodes"});
 }
 
+TEST(Check, AHeadThatIsMissingCanBeTheEmbedding) {
+  const std::string features = source("test/fixtures/onnx/ts_feat.onnx");
+  ProcessResult refused = check(features);
+  EXPECT_EQ(refused.exitCode, 4);
+  expectParts(refused.output, {"cannot be compiled", "--tie-head"});
+  expectParts(refused.errors, {"has no head (lm_head)", "--tie-head"});
+  ProcessResult tied =
+      run({tool("foresight-compile"), "--check", "--tie-head", features});
+  EXPECT_EQ(tied.exitCode, 0) << tied.errors;
+  expectParts(tied.output, {"head tied to the embedding", "can be compiled"});
+  // Where it would do nothing it is an error.
+  EXPECT_EQ(run({tool("foresight-compile"), "--check", "--tie-head",
+                 source("examples/opt-mini")})
+                .exitCode,
+            2);
+}
+
 TEST(Check, HasTheExitCodeOfTheError) {
   TemporaryFolder folder;
   EXPECT_EQ(check(folder / "no.onnx").exitCode, 3);

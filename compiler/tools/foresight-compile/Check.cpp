@@ -170,7 +170,8 @@ static void adviseOnExport(onnx::GraphOp graph) {
     tell("change", "no output is called logits: export the model with its "
                    "head, OPTForCausalLM or --task "
                    "text-generation-with-past, not OPTModel or --task "
-                   "feature-extraction");
+                   "feature-extraction; --tie-head takes the embedding in its "
+                   "place");
   tell("export", "optimum-cli export onnx --model MODEL --task "
                  "text-generation-with-past --opset 18 FOLDER");
   tell("", "or, in Python: torch.onnx.export(model.eval(), (ids, mask), "

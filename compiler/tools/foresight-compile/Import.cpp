@@ -61,6 +61,9 @@ Status Compilation::import() {
   const std::string &input = options.input;
   ImportOptions importOptions;
   importOptions.allowLinks = options.allowLinks;
+  if (options.tieHead && kindOfInput() == InputKind::Folder)
+    return makeError(ErrorCode::Usage, "--tie-head is for an ONNX file; in ",
+                     input, " config.json decides (tie_word_embeddings)");
   switch (kindOfInput()) {
   case InputKind::Missing:
     return makeError(ErrorCode::BadInput, input,
@@ -169,6 +172,7 @@ Status Compilation::raiseGraph() {
   progress.phase("raise", "the graph to a decoding step");
   RaiseOptions raiseOptions;
   raiseOptions.explain = options.explain;
+  raiseOptions.tieHead = options.tieHead;
   if (failed(raise(*module, raiseOptions)))
     return diagnostics.take(ErrorCode::Unsupported,
                             options.input + ": is not an OPT model");

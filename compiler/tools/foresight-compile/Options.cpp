@@ -52,6 +52,8 @@ an .mlir file of a raised or later phase.
   --dump=DIR          also write every phase, and the IR after each pass, to DIR
   --allow-links       follow links of weight files that lead out of the model's
                       folder
+  --tie-head          give an ONNX model that ends with hidden states (OPTModel)
+                      a head: the token embedding
   --check             say what the model is, what was recognised, and, where it
                       cannot be compiled, why and what to change; no output
   --verify=FILE       run the bundle on the sequences of a safetensors file and
@@ -169,6 +171,8 @@ private:
   bool *flagOf(const std::string &name) {
     if (name == "--allow-links")
       return &options.allowLinks;
+    if (name == "--tie-head")
+      return &options.tieHead;
     if (name == "--check")
       return &options.check;
     if (name == "--explain")
@@ -244,6 +248,8 @@ private:
                                                "' exclude each other");
     if (options.shape.empty() != !given.count("--weights"))
       return usage("--shape and --weights=synthetic:SEED go together");
+    if (options.tieHead && !options.shape.empty())
+      return usage("--tie-head is for an ONNX file");
     if (given.count("--density") && options.shape.empty())
       return usage("--density is for --shape");
     if (given.count("--margin") && options.sparsity != Sparsity::Predicted)
@@ -318,6 +324,8 @@ CompileOptions::record() const {
     add("margin", margin);
   add("target", target);
   add("dtype", dtype);
+  if (tieHead)
+    add("tie-head", "true");
   if (maxSeq)
     add("max-seq", maxSeq);
   if (maxBatch > 1)

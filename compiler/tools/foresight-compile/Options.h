@@ -42,6 +42,7 @@ struct CompileOptions {
 
   std::string dump;        ///< a folder for every phase
   bool allowLinks = false; ///< weight files may lie anywhere
+  bool tieHead = false;    ///< hidden states get the embedding as their head
   bool check = false;      ///< say what the model is, and no more
   bool explain = false;
   bool quiet = false;

@@ -35,6 +35,10 @@ static cl::opt<bool> explain("explain",
 static cl::opt<bool> locations("locations",
                                cl::desc("Print names of nodes as locations"),
                                cl::cat(category));
+static cl::opt<bool>
+    tieHead("tie-head",
+            cl::desc("Give hidden states the embedding as their head"),
+            cl::cat(category));
 static cl::opt<int64_t> maxSeq("max-seq",
                                cl::desc("Tokens that a KV cache has room for"),
                                cl::value_desc("N"), cl::init(0),
@@ -61,6 +65,7 @@ int main(int argc, char **argv) {
   foresight::RaiseOptions raiseOptions;
   raiseOptions.maxSeq = maxSeq;
   raiseOptions.explain = explain;
+  raiseOptions.tieHead = tieHead;
   if (raiseIt && failed(foresight::raise(**module, raiseOptions)))
     return 1;
 

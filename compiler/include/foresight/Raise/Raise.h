@@ -25,6 +25,8 @@ struct RaiseOptions {
   std::optional<ElementType> dtype;
   /// Report as remarks what each part of the graph was recognised as.
   bool explain = false;
+  /// Give a graph that ends with hidden states a head, the token embedding.
+  bool tieHead = false;
 };
 
 /// Raises in place. On failure the module is unchanged and diagnostics name
