@@ -1,12 +1,12 @@
 //===- AttentionTest.cpp - Heads over a cache -----------------------------===//
 
+#include "../Format.h"
 #include "KernelHarness.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
 #include <cstring>
 #include <limits>
 
@@ -15,15 +15,6 @@ using namespace foresight::testing;
 using Floats = std::vector<float>;
 
 namespace {
-
-std::string str(const char *format, ...) {
-  char text[4096];
-  va_list list;
-  va_start(list, format);
-  vsnprintf(text, sizeof(text), format, list);
-  va_end(list);
-  return text;
-}
 
 struct Case {
   std::string variant;

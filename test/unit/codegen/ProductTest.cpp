@@ -1,5 +1,6 @@
 //===- ProductTest.cpp - Products of rows and columns, whole rows ---------===//
 
+#include "../Format.h"
 #include "KernelHarness.h"
 
 #include <gmock/gmock.h>
@@ -7,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
 #include <cstring>
 #include <limits>
 
@@ -17,15 +17,6 @@ using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
 namespace {
-
-std::string str(const char *format, ...) {
-  char text[1024];
-  va_list list;
-  va_start(list, format);
-  vsnprintf(text, sizeof(text), format, list);
-  va_end(list);
-  return text;
-}
 
 Doubles layerNorm(const float *x, int64_t n, const Floats &gamma,
                   const Floats &beta) {

@@ -1,5 +1,6 @@
 //===- SparseTest.cpp - Score, select, multiply ---------------------------===//
 
+#include "../Format.h"
 #include "KernelHarness.h"
 
 #include "foresight/lowbit/Reference.h"
@@ -8,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
 #include <cstring>
 
 using namespace foresight;
@@ -24,15 +24,6 @@ struct Case {
   Element element;
   double kappa;
 };
-
-std::string str(const char *format, ...) {
-  char text[4096];
-  va_list list;
-  va_start(list, format);
-  vsnprintf(text, sizeof(text), format, list);
-  va_end(list);
-  return text;
-}
 
 class SparseTest : public ::testing::TestWithParam<Case> {
 protected:

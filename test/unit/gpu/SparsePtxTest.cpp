@@ -5,11 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Format.h"
 #include "PtxHarness.h"
 
 #include "foresight/lowbit/Layout.h"
-
-#include <cstdarg>
 
 using namespace mlir;
 using namespace foresight;
@@ -21,15 +20,6 @@ struct Case {
   int bits;
   const char *element;
 };
-
-std::string str(const char *format, ...) {
-  char text[4096];
-  va_list list;
-  va_start(list, format);
-  vsnprintf(text, sizeof(text), format, list);
-  va_end(list);
-  return text;
-}
 
 class SparsePtxTest : public testing::TestWithParam<Case> {
 protected:
