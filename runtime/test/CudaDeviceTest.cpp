@@ -262,5 +262,60 @@ TEST_F(CudaDeviceTest, CodeThatTheDriverRejectsIsAnError) {
   EXPECT_THAT(status.error().message, HasSubstr("compile the bundle's PTX"));
 }
 
+/// The start of a cubin and of PTX, as the driver sees them.
+const std::string kElf = "\x7f"
+                         "ELF",
+                  kPtx = "//\n.";
+
+class CubinTest : public CudaDeviceTest {
+protected:
+  CubinTest() { addCubin("sm_90.cubin"); }
+  void addCubin(const std::string &name) {
+    more = {{bundle::SectionKind::kCode, name, kElf + text(all)}};
+  }
+  void expectLoads(const std::vector<std::string> &starts, bool isCubin) {
+    ASSERT_NO_FATAL_FAILURE(loadOrFail());
+    EXPECT_EQ(fakeCuda().loaded, starts);
+    EXPECT_THAT(
+        program->description(),
+        HasSubstr(isCubin ? "code from the bundle" : "code by the driver"));
+    ASSERT_TRUE(session->feed(prompt).ok());
+    EXPECT_EQ(take(1, 1), std::vector<int32_t>{follower(3, 1)});
+  }
+};
+
+TEST_F(CubinTest, IsTakenInsteadOfPtx) { expectLoads({kElf}, true); }
+
+TEST_F(CubinTest, IsTakenByNewerChipsOfItsGeneration) {
+  model.manifest["target"]["variants"][0]["name"] = "sm_80";
+  addCubin("sm_80.cubin");
+  fakeCuda().major = 8;
+  fakeCuda().minor = 9;
+  expectLoads({kElf}, true);
+}
+
+TEST_F(CubinTest, IsNotForANewerGeneration) {
+  fakeCuda().major = 10;
+  expectLoads({kPtx}, false);
+}
+
+TEST_F(CubinTest, ADriverThatRejectsItCompilesPtx) {
+  fakeCuda().loadBinaryResult = 209;
+  expectLoads({kElf, kPtx}, false);
+}
+
+TEST_F(CubinTest, IsNotNeeded) {
+  more.clear();
+  expectLoads({kPtx}, false);
+}
+
+TEST_F(CubinTest, NeitherIsAnError) {
+  fakeCuda().loadBinaryResult = 209;
+  fakeCuda().loadTextResult = 222;
+  const Status status = load();
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, HasSubstr("compile the bundle's PTX"));
+}
+
 } // namespace
 } // namespace foresight::test

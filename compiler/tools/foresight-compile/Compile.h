@@ -63,8 +63,12 @@ private:
   Status emitBundle();
   Result<OrderedJson> manifest(const Packing &packing);
   Status announceWeights(const Packing &packing);
-  Result<std::vector<std::string>> compileVariants();
+  struct CodeSection {
+    std::string name, bytes;
+  };
+  Result<std::vector<CodeSection>> compileVariants();
   Result<std::string> compilePtx();
+  Result<std::vector<CodeSection>> compileGpu();
   Status verifyBundle();
   /// Whether the bundle holds no weights but says how a GPU makes them.
   bool generatesWeights() const {

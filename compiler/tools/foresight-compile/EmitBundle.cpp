@@ -32,14 +32,31 @@ Result<std::string> Compilation::compilePtx() {
   return ptx;
 }
 
-/// One shared object a variant, in the order of `options.variants`.
-Result<std::vector<std::string>> Compilation::compileVariants() {
-  std::vector<std::string> objects;
-  if (options.cuda) {
-    FORESIGHT_TRY(std::string ptx, compilePtx());
-    objects.push_back(std::move(ptx));
-    return objects;
-  }
+/// PTX, which the driver compiles for the GPU that it finds; and, where ptxas
+/// is, what it makes of it, which spares the driver that.
+Result<std::vector<Compilation::CodeSection>> Compilation::compileGpu() {
+  FORESIGHT_TRY(std::string ptx, compilePtx());
+  std::vector<CodeSection> sections = {{options.cuda->name, std::move(ptx)}};
+  const std::string ptxas = options.cubin ? findPtxas() : "";
+  if (ptxas.empty())
+    return sections;
+  progress.phase("cubin", ptxas);
+  std::string error;
+  FailureOr<PtxasResult> made =
+      assemblePtx(ptxas, sections.front().bytes, *options.cuda, error);
+  // It may be older than the PTX; the driver is asked later.
+  if (failed(made))
+    progress.note("no cubin is in the bundle, a driver will compile its PTX: " +
+                  ptxas + ": " + StringRef(error).trim().str());
+  else
+    sections.push_back({options.cuda->name + kCubinSuffix,
+                        {made->cubin.begin(), made->cubin.end()}});
+  return sections;
+}
+
+/// One shared object a variant of a CPU.
+Result<std::vector<Compilation::CodeSection>> Compilation::compileVariants() {
+  std::vector<CodeSection> sections;
   for (const CpuVariant &variant : options.variants) {
     progress.phase("code", variant.name);
     OwningOpRef<ModuleOp> code;
@@ -57,9 +74,9 @@ Result<std::vector<std::string>> Compilation::compileVariants() {
         failed(linkSharedObject(object, module->getLoc(), shared)))
       return diagnostics.take(failureCode(), "no code for " + variant.name +
                                                  " could be generated");
-    objects.emplace_back(shared.begin(), shared.end());
+    sections.push_back({variant.name, {shared.begin(), shared.end()}});
   }
-  return objects;
+  return sections;
 }
 
 Result<OrderedJson> Compilation::manifest(const Packing &packing) {
@@ -153,7 +170,8 @@ Status Compilation::emitBundle() {
   FORESIGHT_TRY(OrderedJson facts, manifest(packing));
   std::string text = dumpJson(facts, 1);
   FORESIGHT_CHECK(dumpText("manifest.json", text));
-  FORESIGHT_TRY(std::vector<std::string> objects, compileVariants());
+  FORESIGHT_TRY(std::vector<CodeSection> code,
+                options.cuda ? compileGpu() : compileVariants());
 
   bool executable = options.emit == Emit::Exe;
   if (executable || !options.verify.empty())
@@ -163,10 +181,9 @@ Status Compilation::emitBundle() {
       executable ? BundleWriter::createExecutable(options.output, runtimePath())
                  : BundleWriter::create(options.output));
   FORESIGHT_CHECK(writer.section(SectionKind::kManifest, "", text));
-  for (auto [i, object] : llvm::enumerate(objects))
-    FORESIGHT_CHECK(writer.section(
-        SectionKind::kCode,
-        options.cuda ? options.cuda->name : options.variants[i].name, object));
+  for (const CodeSection &section : code)
+    FORESIGHT_CHECK(
+        writer.section(SectionKind::kCode, section.name, section.bytes));
   if (!tokenizer.empty())
     FORESIGHT_CHECK(writer.section(SectionKind::kTokenizer, "", tokenizer));
   if (profile)

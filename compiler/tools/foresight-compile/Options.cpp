@@ -45,6 +45,8 @@ an .mlir file of a raised or later phase.
   --target=TARGET     cpu: all variants, the runtime takes the best
                       cpu:x86-64-v3, cpu:x86-64-v4, cpu:native: one
                       cuda:sm_90 and the like: NVIDIA GPUs of it and newer
+  --cubin=auto|off    auto: with --target=cuda, where ptxas is installed, also
+                      what it makes of the PTX, which loads faster (default)
   --emit=PHASE        onnx, foresight, scheduled, llvm: text
                       object: code of one variant
                       bundle: what `foresight` runs (default)
@@ -111,10 +113,10 @@ constexpr int64_t kMostSequences = 256;
 
 /// Options with a value.
 constexpr std::array valued = {
-    "-o",        "--sparsity",  "--margin",     "--density",
-    "--max-seq", "--dtype",     "--emit",       "--target",
-    "--profile", "--verify",    "--dump",       "--shape",
-    "--weights", "--max-batch", "--predictors", "--predictor"};
+    "-o",          "--sparsity", "--margin",  "--density",   "--max-seq",
+    "--dtype",     "--emit",     "--target",  "--profile",   "--verify",
+    "--dump",      "--shape",    "--weights", "--max-batch", "--predictors",
+    "--predictor", "--cubin"};
 
 const std::vector<std::pair<std::string, Sparsity>> sparsities = {
     {"none", Sparsity::None},
@@ -207,6 +209,10 @@ private:
                                                         {"f32", "f32"},
                                                         {"f16", "f16"},
                                                         {"bf16", "bf16"}}));
+    } else if (name == "--cubin") {
+      FORESIGHT_TRY(
+          options.cubin,
+          choose<bool>(name, value, {{"auto", true}, {"off", false}}));
     } else if (name == "--emit") {
       FORESIGHT_TRY(options.emit, choose<Emit>(name, value,
                                                {{"onnx", Emit::Onnx},
@@ -284,6 +290,9 @@ private:
         return usage("--target=" + options.target + ": " + why);
       options.variants = std::move(*variants);
     }
+    if (given.count("--cubin") &&
+        (!options.cuda || options.emit < Emit::Bundle || options.check))
+      return usage("--cubin is for a bundle of --target=cuda");
     if (options.output.empty() && !options.check) {
       if (options.emit >= Emit::Object)
         return usage("-o FILE says where to write");

@@ -39,6 +39,7 @@ struct CompileOptions {
   std::string target = "cpu";
   std::vector<CpuVariant> variants; ///< for a CPU
   std::optional<CudaVariant> cuda;  ///< for a GPU
+  bool cubin = true;                ///< where ptxas is
 
   std::string dump;        ///< a folder for every phase
   bool allowLinks = false; ///< weight files may lie anywhere

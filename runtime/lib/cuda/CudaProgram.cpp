@@ -13,6 +13,11 @@ constexpr int kCaptureThreadLocal = 1;
 constexpr unsigned kNonBlockingStream = 1;
 /// Older kernels do not wait for what they depend on.
 constexpr int kOverlapCapability = 90;
+
+/// 90 of "sm_90".
+int computeCapabilityOf(const CodeVariant &variant) {
+  return std::atoi(variant.name.c_str() + variant.name.find('_') + 1);
+}
 } // namespace
 
 Result<std::unique_ptr<Program>> CudaProgram::load(const Bundle &bundle,
@@ -111,8 +116,7 @@ Status CudaProgram::loadCode(const Bundle &bundle) {
   const CodeVariant *best = nullptr;
   int capability = 0;
   for (const CodeVariant &variant : facts.variants)
-    if (const int needs =
-            std::atoi(variant.name.c_str() + variant.name.find('_') + 1);
+    if (const int needs = computeCapabilityOf(variant);
         needs <= gpu.computeCapability)
       best = &variant, capability = needs;
   overlaps = options.overlap && capability >= kOverlapCapability;
@@ -121,18 +125,7 @@ Status CudaProgram::loadCode(const Bundle &bundle) {
         ErrorCode::BadBundle, bundle.path(), ": holds code for ",
         facts.variants.empty() ? "no GPU" : facts.variants.front().name,
         " and newer; ", gpu.name, " is sm_", gpu.computeCapability);
-  const auto code = bundle.section(bundle::SectionKind::kCode, best->name);
-  // The driver wants a terminating zero.
-  std::string text(reinterpret_cast<const char *>(code.data()), code.size());
-  std::string log(8192, '\0');
-  int keys[] = {kJitErrorLog, kJitErrorLogBytes};
-  void *values[] = {log.data(), reinterpret_cast<void *>(log.size())};
-  if (Status loaded = driver.check(
-          driver.moduleLoad(&module, text.c_str(), 2, keys, values),
-          "compile the bundle's PTX");
-      !loaded.ok())
-    return makeError(loaded.error().code, bundle.path(), ": ",
-                     loaded.error().message, "\n", log.c_str());
+  FORESIGHT_CHECK(loadModule(bundle, *best));
   // Absent where no product has such weights.
   driver.moduleGetFunction(&castF16, module, "foresight_cast_f16");
   driver.moduleGetFunction(&castBf16, module, "foresight_cast_bf16");
@@ -145,6 +138,35 @@ Status CudaProgram::loadCode(const Bundle &bundle) {
       break;
     }
   return {};
+}
+
+/// A cubin runs on chips of its generation, from its own on. What a driver does
+/// not take, because it is older than what made it, say, it compiles itself.
+Status CudaProgram::loadModule(const Bundle &bundle,
+                               const CodeVariant &variant) {
+  const auto code = [&](const std::string &name) {
+    const auto bytes = bundle.section(bundle::SectionKind::kCode, name);
+    // The driver wants PTX with a terminating zero.
+    return std::string(reinterpret_cast<const char *>(bytes.data()),
+                       bytes.size());
+  };
+  const std::string binary = code(variant.name + bundle::kCubinSuffix);
+  const int made = computeCapabilityOf(variant);
+  isCubin = !binary.empty() && made / 10 == gpu.computeCapability / 10 &&
+            driver.moduleLoad(&module, binary.data(), 0, nullptr, nullptr) == 0;
+  if (isCubin)
+    return {};
+  const std::string text = code(variant.name);
+  std::string log(8192, '\0');
+  int keys[] = {kJitErrorLog, kJitErrorLogBytes};
+  void *values[] = {log.data(), reinterpret_cast<void *>(log.size())};
+  const Status loaded =
+      driver.check(driver.moduleLoad(&module, text.c_str(), 2, keys, values),
+                   "compile the bundle's PTX");
+  if (loaded.ok())
+    return {};
+  return makeError(loaded.error().code, bundle.path(), ": ",
+                   loaded.error().message, "\n", log.c_str());
 }
 
 Status CudaProgram::allocateBuffers() {
@@ -470,6 +492,7 @@ Status CudaProgram::reset() {
 std::string CudaProgram::description() const {
   std::string text =
       gpu.name + ", sm_" + std::to_string(gpu.computeCapability) +
+      (isCubin ? ", code from the bundle" : ", code by the driver") +
       (options.graph ? ", decoding as a graph" : ", kernel by kernel") +
       (products ? ", prompt products by cuBLASLt" : "");
   const auto rate = [](double bytesPerSecond) {

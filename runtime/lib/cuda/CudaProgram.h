@@ -79,6 +79,7 @@ private:
 
   Status checkFits(const Bundle &bundle) const;
   Status loadCode(const Bundle &bundle);
+  Status loadModule(const Bundle &bundle, const CodeVariant &variant);
   Status allocateBuffers();
   Status copyWeights(const Bundle &bundle);
   Status measureLink();
@@ -120,6 +121,7 @@ private:
   /// Whether kernels may start before those in front have ended.
   bool overlaps = false;
   Module module = nullptr;
+  bool isCubin = false; ///< `module` was not compiled by the driver
   Stream stream = nullptr;
   Event events[2] = {};
   Function castF16 = nullptr, castBf16 = nullptr, gelu = nullptr,

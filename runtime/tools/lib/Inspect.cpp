@@ -66,9 +66,13 @@ void printModel(const Bundle &bundle) {
               manifest.producer.c_str(), manifest.version.c_str(),
               manifest.llvm.c_str(), manifest.commit.c_str());
   std::printf("target     %s\n", manifest.device.c_str());
-  for (const CodeVariant &variant : manifest.variants)
-    std::printf("           %s (%s)\n", variant.name.c_str(),
-                joined(variant.features, ", ").c_str());
+  for (const CodeVariant &variant : manifest.variants) {
+    const auto cubin = bundle.section(bundle::SectionKind::kCode,
+                                      variant.name + bundle::kCubinSuffix);
+    std::printf("           %s (%s)%s\n", variant.name.c_str(),
+                joined(variant.features, ", ").c_str(),
+                cubin.empty() ? "" : ", with a cubin");
+  }
   if (!manifest.options.empty()) {
     std::printf("options   ");
     for (const auto &[name, value] : manifest.options)

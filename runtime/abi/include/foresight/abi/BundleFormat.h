@@ -25,6 +25,9 @@ constexpr char kMagic[8] = {'F', 'O', 'R', 'E', 'S', 'I', 'T', '\n'};
 constexpr uint32_t kFormatVersion = 2;
 constexpr uint64_t kSectionAlignment = 4096;
 constexpr uint64_t kChecksumBlock = 4u << 20;
+/// Behind the variant in the name of a code section that holds what ptxas made
+/// of the variant's PTX.
+constexpr char kCubinSuffix[] = ".cubin";
 
 struct Header {
   char magic[8];
@@ -40,7 +43,8 @@ static_assert(sizeof(Header) == 48);
 enum class SectionKind : uint32_t {
   kManifest = 1,  ///< JSON
   kCode = 2,      ///< ELF shared object, one for every instruction set variant;
-                  ///< `name` says which
+                  ///< `name` says which. For a GPU PTX, and a cubin if it was
+                  ///< made
   kWeights = 3,   ///< packed weights, offsets in the manifest
   kChecksums = 4, ///< uint64_t[]: of all other sections' blocks, in table order
   kTokenizer = 5, ///< tokenizer.json as it was found
