@@ -68,6 +68,8 @@ class CudaDeviceTest : public testing::Test {
 protected:
   CudaDeviceTest() {
     fakeCuda() = {};
+    // Looked at once, by the first test.
+    setenv("NVTX_INJECTION64_PATH", "libcuda.so.1", /*overwrite=*/1);
     fakeCuda().kernels = {
         {"step", {4, step}},
         {FORESIGHT_PICK_LARGEST, {11, pickLargest}},
@@ -260,6 +262,21 @@ TEST_F(CudaDeviceTest, CodeThatTheDriverRejectsIsAnError) {
   const Status status = load();
   ASSERT_FALSE(status.ok());
   EXPECT_THAT(status.error().message, HasSubstr("compile the bundle's PTX"));
+}
+
+TEST_F(CudaDeviceTest, AProfilerSeesRanges) {
+  ASSERT_NO_FATAL_FAILURE(loadOrFail());
+  std::vector<std::string> &ranges = fakeCuda().ranges;
+  ASSERT_FALSE(ranges.empty());
+  EXPECT_EQ(ranges.front(), "load " + bundle->path());
+  EXPECT_THAT(ranges, testing::Contains("  upload weights"));
+  EXPECT_THAT(ranges, testing::Contains("  capture entry 'decode'"));
+  ranges.clear();
+  // Kernel by kernel, then as a graph.
+  ASSERT_TRUE(session->prompt(prompt).ok());
+  ASSERT_TRUE(session->decode(4).ok());
+  EXPECT_EQ(ranges, (std::vector<std::string>{"prefill", "  step", "decode"}));
+  EXPECT_EQ(fakeCuda().openRanges, 0u);
 }
 
 /// The start of a cubin and of PTX, as the driver sees them.

@@ -1,5 +1,6 @@
 //===- CudaProgram.cpp - A bundle in a GPU's memory -----------------------===//
 #include "CudaProgram.h"
+#include "Range.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -23,6 +24,7 @@ int computeCapabilityOf(const CodeVariant &variant) {
 Result<std::unique_ptr<Program>> CudaProgram::load(const Bundle &bundle,
                                                    const Gpu &gpu,
                                                    const CudaOptions &options) {
+  const Range range(("load " + bundle.path()).c_str());
   const Manifest &manifest = bundle.manifest();
   if (manifest.device != "cuda")
     return makeError(ErrorCode::BadBundle, bundle.path(),
@@ -43,10 +45,13 @@ Result<std::unique_ptr<Program>> CudaProgram::load(const Bundle &bundle,
   FORESIGHT_CHECK(program->allocateBuffers());
   FORESIGHT_TRY(program->weights,
                 DeviceMemory::allocate(driver, program->weightBytes(bundle)));
-  if (manifest.generatedWeightBytes != 0)
+  if (manifest.generatedWeightBytes != 0) {
+    const Range making("make weights");
     FORESIGHT_CHECK(program->generateWeights());
-  else
+  } else {
+    const Range uploading("upload weights");
     FORESIGHT_CHECK(program->copyWeights(bundle));
+  }
   if (options.measureLink)
     FORESIGHT_CHECK(program->measureLink());
   FORESIGHT_CHECK(program->narrowBiases());
@@ -263,6 +268,7 @@ Status CudaProgram::buildEntry(const EntryInfo &info) {
 
 Status CudaProgram::capture(const std::string &what, GraphExec &executable,
                             const std::function<Status()> &queue) {
+  const Range range(("capture " + what).c_str());
   FORESIGHT_CHECK(driver.check(
       driver.streamBeginCapture(stream, kCaptureThreadLocal), "capture"));
   Status queued = queue();
@@ -331,6 +337,7 @@ Status CudaProgram::queueStage(const EntryInfo &info, Entry &entry,
                                size_t index, int64_t tokens, bool overlap,
                                int64_t products) {
   const StageInfo &facts = info.stages[index];
+  const Range range(facts.name.c_str());
   // The library may sum in another order for another number of rows: of a batch
   // all are multiplied, whichever are asked for.
   if (facts.gemm)
@@ -398,6 +405,7 @@ Status CudaProgram::run(int64_t entryIndex, const Step &step,
                                "use GPU " + gpu.name));
   const EntryInfo &info = manifest().entries[static_cast<size_t>(entryIndex)];
   Entry &entry = entries[static_cast<size_t>(entryIndex)];
+  const Range range(info.name.c_str());
   const foresight_step now{step.tokens, step.position};
   std::memcpy(stepTwin.data(), &now, sizeof(now));
   const bool isWatched = runOptions.trace || runOptions.observer;

@@ -2,7 +2,7 @@
 //
 // A libcuda.so.1 whose GPU is the host: memory is host memory, a stream does
 // its work at once, kernels are functions that a test names. A test that links
-// it has it found by the runtime under the driver's name.
+// it has it found by the runtime under the driver's name. It is a profiler too.
 //
 //===----------------------------------------------------------------------===//
 #ifndef FORESIGHT_RUNTIME_TEST_FAKECUDA_H
@@ -34,6 +34,9 @@ struct FakeCuda {
   /// What was done.
   std::vector<std::string> loaded; ///< the start of each module
   int graphLaunches = 0, copiesToHost = 0;
+  /// NVTX ranges as they began, indented by two spaces for each one around.
+  std::vector<std::string> ranges;
+  size_t openRanges = 0;
 };
 
 /// The only one. A test starts from `fakeCuda() = {}`.
