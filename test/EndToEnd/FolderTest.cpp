@@ -83,6 +83,25 @@ TEST_F(Folder, WithATokenizerOfAnotherKindRunsOnIds) {
                 "foresight", 5, {bundle(), "carries no tokenizer", "--ids"});
 }
 
+TEST_F(Folder, WithHalfOfATokenizerSaysWhichHalfIsMissing) {
+  writeFile(folder / "vocab.json", R"({"a": 0})");
+  ProcessResult result = compile();
+  EXPECT_EQ(result.exitCode, 0) << result.errors;
+  EXPECT_EQ(countOf(result.errors, "warning: "), 1u) << result.errors;
+  EXPECT_THAT(result.errors,
+              HasSubstr("merges.txt is missing beside it; the "
+                        "bundle takes and gives token ids only"));
+}
+
+TEST_F(Folder, WithAnEndOutsideOfTheVocabularyWarns) {
+  writeFile(folder / "generation_config.json", R"({"eos_token_id": [2, 48]})");
+  ProcessResult result = compile();
+  EXPECT_EQ(result.exitCode, 0) << result.errors;
+  EXPECT_EQ(countOf(result.errors, "warning: "), 1u) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("eos_token_id is 48 but the model's "
+                                       "vocabulary has 48 tokens"));
+}
+
 TEST_F(Folder, WithATokenizerOfALargerVocabularyWarns) {
   writeFile(folder / "tokenizer.json",
             R"({"pre_tokenizer": {"type": "ByteLevel"}, "model": {

@@ -108,12 +108,18 @@ Status Compilation::import() {
 Status Compilation::importTokenizer() {
   if (!options.shape.empty())
     return {};
+  FORESIGHT_TRY(ModelFacts facts, getModelFacts(*module));
+  for (int64_t id : facts.eosTokenIds)
+    if (id >= facts.vocabSize)
+      progress.warn(options.inputName() + ": eos_token_id is " +
+                    std::to_string(id) + " but the model's vocabulary has " +
+                    std::to_string(facts.vocabSize) +
+                    " tokens: no text will end with it");
   FORESIGHT_TRY(Companion found, readTokenizer(folderOf(options.input)));
   tokenizer = std::move(found.json);
   if (!found.unusable.empty())
     progress.warn(found.unusable +
                   "; the bundle takes and gives token ids only");
-  FORESIGHT_TRY(ModelFacts facts, getModelFacts(*module));
   if (found.ids > facts.vocabSize)
     progress.warn(
         options.inputName() + ": the tokenizer has ids up to " +

@@ -193,8 +193,13 @@ readTokenizerText(const std::string &folder) {
     FORESIGHT_TRY(std::string text, readText(json));
     return TokenizerText{std::move(text), json};
   }
-  if (!exists(vocab) || !exists(merges))
+  if (!exists(vocab) && !exists(merges))
     return std::optional<TokenizerText>();
+  if (!exists(vocab) || !exists(merges))
+    return makeError(ErrorCode::Unsupported, exists(vocab) ? vocab : merges,
+                     ": is half of a tokenizer: ",
+                     exists(vocab) ? "merges.txt" : "vocab.json",
+                     " is missing beside it");
   FORESIGHT_TRY(const std::string vocabText, readText(vocab));
   FORESIGHT_TRY(const std::string mergesText, readText(merges));
   std::string configText;
