@@ -105,7 +105,7 @@ bool equal(Matrix a, Matrix b) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c)
       if (std::memcmp(p + (r * columns + c) * bytes, q + (c * rows + r) * bytes,
-                      bytes))
+                      bytes) != 0)
         return false;
   return true;
 }

@@ -40,7 +40,8 @@ static void warnOfNumbers(Program &program, const std::vector<bool> &live) {
       note(at, "offset", static_cast<double>(at.offset), 2);
     if (at.kind != Part::Kind::Attention)
       continue;
-    double usual = 1 / std::sqrt(static_cast<double>(at.width / at.heads));
+    const int64_t headSize = at.width / at.heads;
+    double usual = 1 / std::sqrt(static_cast<double>(headSize));
     if (at.number != usual)
       note(at, "scale", at.number, usual);
   }
