@@ -279,6 +279,23 @@ TEST_F(CudaDeviceTest, AProfilerSeesRanges) {
   EXPECT_EQ(fakeCuda().openRanges, 0u);
 }
 
+TEST_F(CudaDeviceTest, AProfilerSeesStepsThatFeedThemselves) {
+  ASSERT_NO_FATAL_FAILURE(loadOrFail());
+  ASSERT_TRUE(session->feed(prompt).ok());
+  ASSERT_TRUE(session->startTokens({}, 5).ok());
+  fakeCuda().ranges.clear();
+  fakeCuda().graphLaunches = 0;
+  // Two steps ahead of the token; at the limit none is queued.
+  const size_t queued[] = {2, 3, 4, 4, 4};
+  for (size_t ranges : queued) {
+    ASSERT_TRUE(session->nextToken().ok());
+    EXPECT_THAT(fakeCuda().ranges, testing::SizeIs(ranges));
+    EXPECT_THAT(fakeCuda().ranges, testing::Each(std::string("decode")));
+  }
+  EXPECT_EQ(fakeCuda().graphLaunches, 4);
+  EXPECT_EQ(fakeCuda().openRanges, 0u);
+}
+
 /// The start of a cubin and of PTX, as the driver sees them.
 const std::string kElf = "\x7f"
                          "ELF",

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "CudaProgram.h"
+#include "Range.h"
 
 #include <atomic>
 #include <cstddef>
@@ -35,7 +36,11 @@ void pause() {
 class CudaProgram::Tokens final : public TokenStream {
 public:
   Tokens(CudaProgram &program, const TokenRequest &request, GraphExec graph)
-      : program(program), graph(graph), limit(request.limit) {}
+      : program(program), graph(graph),
+        name(program.manifest()
+                 .entries[static_cast<size_t>(request.entry)]
+                 .name),
+        limit(request.limit) {}
   ~Tokens() override { program.driver.streamSynchronize(program.stream); }
   Tokens(const Tokens &) = delete;
   Tokens &operator=(const Tokens &) = delete;
@@ -46,9 +51,12 @@ public:
                        " tokens were asked for");
     const Driver &driver = program.driver;
     // The first was queued by itself.
-    for (; queued < limit && queued <= taken + kAhead; ++queued)
+    for (; queued < limit && queued <= taken + kAhead; ++queued) {
+      // Around the launch alone: a profiler shows with it what the GPU does.
+      const Range range(name.c_str());
       FORESIGHT_CHECK(driver.check(driver.graphLaunch(graph, program.stream),
                                    "run a step"));
+    }
     auto *slots =
         reinterpret_cast<foresight_token *>(program.picking.tokens.data());
     foresight_token &slot = slots[taken % kSlots];
@@ -89,6 +97,7 @@ private:
 
   CudaProgram &program;
   GraphExec graph;
+  const std::string &name; ///< of the entry
   int64_t limit, queued = 1, taken = 0;
 };
 
