@@ -26,6 +26,7 @@
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <algorithm>
 #include <set>
@@ -212,6 +213,13 @@ bool takesSetsEarly(LaunchOp launch, const Plans &plans) {
   });
 }
 
+/// Whether the kernel in front lets `launch` start before it has waited itself.
+bool startsEarly(LaunchOp launch, const Plans &plans) {
+  LaunchOp before = launchBefore(launch);
+  auto plan = before ? plans.find(before.getKernel()) : plans.end();
+  return plan != plans.end() && plan->second.startsDependentsFirst;
+}
+
 LogicalResult emitEntries(ModuleOp scheduled, ModuleOp target,
                           int64_t capability) {
   OpBuilder b(target.getBodyRegion());
@@ -241,9 +249,15 @@ LogicalResult emitEntries(ModuleOp scheduled, ModuleOp target,
     plan->isSetEarly = true;
     plans.try_emplace(kernel.getSymName(), std::move(*plan));
   }
+  llvm::StringSet<> launched;
   scheduled.walk([&](LaunchOp launch) {
-    if (auto plan = plans.find(launch.getKernel()); plan != plans.end())
-      plan->second.isSetEarly &= takesSetsEarly(launch, plans);
+    auto plan = plans.find(launch.getKernel());
+    if (plan == plans.end())
+      return;
+    plan->second.isSetEarly &= takesSetsEarly(launch, plans);
+    bool isFirst = launched.insert(launch.getKernel()).second;
+    plan->second.startsEarly =
+        (isFirst || plan->second.startsEarly) && startsEarly(launch, plans);
   });
   for (KernelOp kernel : scheduled.getOps<KernelOp>())
     if (auto plan = plans.find(kernel.getSymName()); plan != plans.end())

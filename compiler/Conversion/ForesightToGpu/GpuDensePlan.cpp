@@ -21,12 +21,16 @@ namespace {
 /// would spend their shared memory on copies of x.
 constexpr int64_t kLongX = 40 << 10;
 constexpr int64_t kBlocksOfShortX = 2, kThreadsOfLongX = 512;
-/// Loads of a lane that are copied together; even, so that they alternate
-/// between a lane's two sums.
+/// Loads of a lane that are copied together; even, also for two rows, so that
+/// they alternate between a lane's two sums.
 constexpr int64_t kMostLoads = 4;
-/// Weights under way for a multiprocessor, and what one block must have for
-/// only two to fit.
-constexpr int64_t kRingBytes = 128 << 10, kHalfShared = 77 << 10;
+/// Most weights under way for a multiprocessor, what one block must have for
+/// only two to fit, and what each block takes besides.
+constexpr int64_t kRingBytes = 160 << 10, kHalfShared = 77 << 10;
+constexpr int64_t kReservedBytes = 1 << 10;
+/// A warp that takes two long rows reads x from shared memory half as often;
+/// fewer rows than this would leave warps without any.
+constexpr int64_t kPairedRows = 4096;
 /// Shared memory for the sums of a block's rows.
 constexpr int64_t kSumsBytes = 2 << 10;
 /// Blocks below which a small product has as many as it has units for.
@@ -43,6 +47,14 @@ constexpr int64_t kTokens = 4, kCopies = 3;
 
 } // namespace
 
+void foresight::planPairs(GpuPlan &plan) {
+  int64_t rows = 0;
+  for (const GpuProduct &product : plan.products)
+    rows += gpuColumns(LinearOp(product.op).getResult());
+  if (plan.loadsPerRow >= kMostLoads && rows >= kPairedRows)
+    plan.rowsPerUnit = 2;
+}
+
 void foresight::planRing(GpuPlan &plan, int64_t units) {
   GpuRing &ring = plan.ring;
   GpuLaunch &launch = plan.launch;
@@ -54,16 +66,18 @@ void foresight::planRing(GpuPlan &plan, int64_t units) {
   int64_t perSm = isLong ? 1 : kBlocksOfShortX;
   int64_t warps = launch.threads / kWarp;
 
-  ring.loads = plan.loadsPerRow;
-  if (plan.loadsPerRow > kMostLoads)
-    ring.loads = kMostLoads;
+  // Of all rows of a unit; a lane's two sums take them in turn.
+  int64_t loads = plan.loadsPerRow < kMostLoads ? kMostLoads
+                                                : kMostLoads / plan.rowsPerUnit;
+  ring.loads = std::min(plan.loadsPerRow, loads);
   ring.turns = ceilDiv(plan.loadsPerRow, ring.loads);
   plan.rowAt = kReduceBytes;
   ring.sumsAt = plan.rowAt + ring.turns * ring.loads * kWarp * 4 *
                                  elementsOf16(gpuElement(op.getWeight()));
   ring.ringAt = ring.sumsAt + kSumsBytes;
   int64_t turn = plan.rowsPerUnit * ring.loads * kWarp * 16 * warps;
-  int64_t most = std::min(kRingBytes / perSm, plan.mostShared - ring.ringAt);
+  int64_t room = plan.mostShared / perSm - (perSm - 1) * kReservedBytes;
+  int64_t most = std::min(kRingBytes / perSm, room - ring.ringAt);
   ring.depth = std::max<int64_t>(1, most / turn);
   launch.sharedBytes = ring.ringAt + ring.depth * turn;
 

@@ -14,8 +14,11 @@ Value GpuInputPlanes::at(Value k) {
   return c.at(memory(), c.mul(place, 16));
 }
 
-void GpuInputPlanes::stage(Value row) {
-  emitRow(frame, row, [&](Value k, Value x) { c.storeAligned(x, at(k), 16); });
+void GpuInputPlanes::stage(Value row, ArrayRef<Value> normVectors,
+                           llvm::function_ref<void()> whileLoading) {
+  emitRow(
+      frame, row, [&](Value k, Value x) { c.storeAligned(x, at(k), 16); },
+      normVectors, whileLoading);
 }
 
 Value GpuInputPlanes::load(Value v, int64_t plane, bool isWithin) {

@@ -27,7 +27,8 @@ public:
   Value at(Value k);
   /// Writes the row; behind it there may be room that nobody has written. All
   /// threads; a barrier must follow.
-  void stage(Value row);
+  void stage(Value row, llvm::ArrayRef<Value> normVectors = {},
+             llvm::function_ref<void()> whileLoading = {});
   /// The plane's part of vector `v`; zero where the planes end, which is not
   /// asked if `isWithin`.
   Value load(Value v, int64_t plane, bool isWithin);

@@ -101,6 +101,9 @@ struct GpuPlan {
   int64_t riderBlocks = 0;
   /// Dependents may start before this kernel has waited for those in front.
   bool startsDependentsFirst = false;
+  /// The kernel in front is such a one wherever this one is launched: there is
+  /// long to wait.
+  bool startsEarly = false;
   /// Every set that a launch takes is in memory before it may start, and is
   /// read without waiting.
   bool isSetEarly = false;
@@ -138,7 +141,9 @@ mlir::FailureOr<GpuPlan> planGpuKernel(KernelOp kernel, int64_t capability);
 
 /// 16-byte loads of a lane for one row of `matrix`, and rows of a warp at once.
 void planRowLoads(GpuPlan &plan, mlir::Value matrix);
-/// What GpuDensePlan.cpp knows of RowProduct and DecodeAttention.
+/// What GpuDensePlan.cpp knows of RowProduct and DecodeAttention: rows of a
+/// unit, then the rest, units being known.
+void planPairs(GpuPlan &plan);
 void planRing(GpuPlan &plan, int64_t units);
 void planDecodeAttention(GpuPlan &plan);
 /// How a BatchProduct is launched, its units being known. GpuBatchProduct.cpp.
@@ -199,10 +204,19 @@ public:
 mlir::Value emitGpuActivation(GpuCode &code, Activation kind, mlir::Value x);
 /// Elements k .. k + 3 of an elementwise value. GpuRows.cpp.
 mlir::Value emitElements(GpuFrame &frame, mlir::Value value, mlir::Value k);
+/// The thread's parts of what a LayerNorm multiplies by and adds, in registers:
+/// no kernel writes them, so they can be read before the kernel waits. Nothing
+/// if `row` is no LayerNorm or wider than registers are many.
+llvm::SmallVector<mlir::Value> loadNormVectors(GpuFrame &frame,
+                                               mlir::Value row);
 /// Every thread gets parts of the row `value`, LayerNorm or elementwise:
-/// `use(k, four elements)`; what lies behind its columns is zero.
+/// `use(k, four elements)`; what lies behind its columns is zero. `loaded`:
+/// what `loadNormVectors` gave. `whileLoading` emits code that runs when the
+/// row has been asked for.
 void emitRow(GpuFrame &frame, mlir::Value value,
-             llvm::function_ref<void(mlir::Value, mlir::Value)> use);
+             llvm::function_ref<void(mlir::Value, mlir::Value)> use,
+             llvm::ArrayRef<mlir::Value> loaded = {},
+             llvm::function_ref<void()> whileLoading = {});
 void emitRows(GpuFrame &frame);
 /// Elements that were read before they are needed, by vector or row.
 using GpuLoaded = llvm::DenseMap<mlir::Value, mlir::Value>;

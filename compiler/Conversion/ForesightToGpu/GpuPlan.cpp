@@ -194,10 +194,12 @@ LogicalResult Planner::planRowProduct() {
   if (isBatch && first.getX().getDefiningOp())
     return first.emitError() << "reads what the same kernel computes: put it "
                                 "in a stage before";
-  if (isBatch)
+  if (isBatch) {
     plan.rowsPerUnit = kBatchUnitRows;
-  else
+  } else {
     planRowLoads(plan, first.getWeight());
+    planPairs(plan);
+  }
   int64_t units = 0;
   for (GpuProduct &product : plan.products) {
     if (product.op.getX() != first.getX() ||

@@ -46,10 +46,17 @@ private:
   Item next(const Item &item);
   Value firstVector(Value turn);
   void request(const Item &item, Value slot);
-  void stageX();
+  void stageX(ArrayRef<Value> normVectors,
+              llvm::function_ref<void()> whileLoading);
   void sumItem(const Item &item, Value slot, SmallVectorImpl<Value> &sums);
   void keepSums(Value unit, ArrayRef<Value> sums);
-  void finishRows();
+  /// Where a row's result goes, and whether it is the product's.
+  struct Place {
+    Value column, isMine;
+  };
+  Place placeOf(const GpuProduct &p, Value index);
+  void finishRow(Value index, ArrayRef<GpuLoaded> following);
+  void finishRows(ArrayRef<GpuLoaded> following);
 
   GpuFrame &frame;
   GpuCode &c;
@@ -106,9 +113,10 @@ void RowProductEmitter::request(const Item &item, Value slot) {
   endGroup(c);
 }
 
-void RowProductEmitter::stageX() {
+void RowProductEmitter::stageX(ArrayRef<Value> normVectors,
+                               llvm::function_ref<void()> whileLoading) {
   Value memory = c.at(frame.shared, plan.rowAt);
-  planes.stage(product(0).getX());
+  planes.stage(product(0).getX(), normVectors, whileLoading);
   // Loads behind the row read its last vector again, times zero.
   for (int64_t plane = 0; plane < planes.count && placed != vectors; ++plane)
     c.loop(c.add(c.thread, vectors), c.i64(placed), c.threads, [&](Value v) {
@@ -153,27 +161,42 @@ void RowProductEmitter::keepSums(Value unit, ArrayRef<Value> sums) {
   });
 }
 
-/// A thread finishes a row: what follows its sum.
-void RowProductEmitter::finishRows() {
-  c.barrier();
+/// Row `index` of the block, if it is one of the product's.
+RowProductEmitter::Place RowProductEmitter::placeOf(const GpuProduct &p,
+                                                    Value index) {
   Value rows = c.mul(c.sub(end, first), plan.rowsPerUnit);
+  Value row = c.add(c.mul(first, plan.rowsPerUnit), index);
+  Value column = c.sub(row, c.i64(p.firstUnit * plan.rowsPerUnit));
+  LinearOp op = p.op;
+  Value isMine =
+      c.both(c.lessThan(index, rows),
+             c.both(c.lessThan(c.i64(-1), column),
+                    c.lessThan(column, c.i64(gpuColumns(op.getResult())))));
+  return {column, isMine};
+}
+
+/// A thread finishes a row: what follows its sum.
+void RowProductEmitter::finishRow(Value index, ArrayRef<GpuLoaded> following) {
   Value memory = c.at(frame.shared, ring.sumsAt);
-  c.loop(c.thread, rows, c.threads, [&](Value index) {
-    Value sum = c.load(c.f32Type(), c.at(memory, c.mul(index, 4)));
-    Value row = c.add(c.mul(first, plan.rowsPerUnit), index);
-    for (const GpuProduct &p : plan.products) {
-      LinearOp op = p.op;
-      Value column = c.sub(row, c.i64(p.firstUnit * plan.rowsPerUnit));
-      Value isMine =
-          c.both(c.lessThan(c.i64(-1), column),
-                 c.lessThan(column, c.i64(gpuColumns(op.getResult()))));
-      c.ifThen(isMine, [&] {
-        for (auto [value, to] : frame.resultsOf(op))
-          c.store(emitGpuEpilogue(frame, value, op, sum, column),
-                  c.at(to, c.mul(column, 4)));
-      });
-    }
-  });
+  Value sum = c.load(c.f32Type(), c.at(memory, c.mul(index, 4)));
+  for (auto [i, p] : llvm::enumerate(plan.products)) {
+    LinearOp op = p.op;
+    auto [column, isMine] = placeOf(p, index);
+    GpuLoaded loaded = following.empty() ? GpuLoaded() : following[i];
+    c.ifThen(isMine, [&] {
+      for (auto [value, to] : frame.resultsOf(op))
+        c.store(emitGpuEpilogue(frame, value, op, sum, column, loaded),
+                c.at(to, c.mul(column, 4)));
+    });
+  }
+}
+
+void RowProductEmitter::finishRows(ArrayRef<GpuLoaded> following) {
+  c.barrier();
+  finishRow(c.thread, following);
+  Value rows = c.mul(c.sub(end, first), plan.rowsPerUnit);
+  c.loop(c.add(c.thread, c.threads), rows, c.threads,
+         [&](Value index) { finishRow(index, {}); });
   for (const GpuProduct &p : plan.products) {
     Value last = c.i64(p.firstUnit + p.units - 1);
     frame.zeroBehind(p.op, c.both(c.lessThan(last, end),
@@ -184,17 +207,37 @@ void RowProductEmitter::finishRows() {
 void RowProductEmitter::emit() {
   findUnits();
   Item item{c.add(first, c.warp), c.i64(0)}, ahead = item;
-  for (int64_t i = 0; i < ring.depth; ++i) {
-    request(ahead, c.at(slots, i * slotBytes));
-    ahead = next(ahead);
+  auto fill = [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i) {
+      request(ahead, c.at(slots, i * slotBytes));
+      ahead = next(ahead);
+    }
+  };
+  // Whoever reads or writes now waits behind what has been asked for. Behind
+  // attention there is time for one after the other; elsewhere x, which comes
+  // soon, goes in front of the ring's second half.
+  int64_t before = plan.startsEarly ? ring.depth : ceilDiv(ring.depth, 2);
+  for (int64_t i = 0; i < before; ++i) {
+    if (plan.startsEarly && i > 0)
+      waitForGroups(c, 0);
+    fill(i, i + 1);
   }
-  SmallVector<Value> vectors(normVectors(product(0).getX()));
+  SmallVector<Value> loaded = loadNormVectors(frame, product(0).getX()),
+                     vectors;
+  if (loaded.empty())
+    vectors.append(normVectors(product(0).getX()));
   for (const GpuProduct &p : plan.products)
     vectors.push_back(LinearOp(p.op).getBias());
   prefetchVectors(frame, vectors);
   c.waitForInputs();
   c.letDependentsStart();
-  stageX();
+  stageX(loaded, [&] { fill(before, ring.depth); });
+  // Read while sums are made: nothing is left to wait for behind them.
+  SmallVector<GpuLoaded> following;
+  for (const GpuProduct &p : plan.products) {
+    auto [column, isMine] = placeOf(p, c.thread);
+    following.push_back(loadEpilogue(frame, p.op, column, isMine));
+  }
 
   int64_t warps = c.warps();
   Value count = c.mul(
@@ -226,7 +269,7 @@ void RowProductEmitter::emit() {
     yielded.append(sums);
     return yielded;
   });
-  finishRows();
+  finishRows(following);
 }
 
 } // namespace

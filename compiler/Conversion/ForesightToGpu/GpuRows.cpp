@@ -154,13 +154,36 @@ Value foresight::emitElements(GpuFrame &frame, Value value, Value k) {
   return widened(c.at(row, c.mul(k, bytes)), element);
 }
 
+SmallVector<Value> foresight::loadNormVectors(GpuFrame &frame, Value row) {
+  // Eight registers a turn, beside the row's four.
+  constexpr int64_t kMostTurns = 7;
+  GpuCode &c = frame.c;
+  int64_t chunks = padRow(gpuColumns(row)) / 4;
+  int64_t turns = ceilDiv(chunks, c.threads);
+  if (turns > kMostTurns)
+    return {};
+  SmallVector<Value> loaded;
+  for (int64_t i = 0; i < turns; ++i) {
+    Value chunk = c.min(c.add(c.thread, i * c.threads), c.i64(chunks - 1));
+    for (Value vector : normVectors(row))
+      if (vector) {
+        Value words = c.load16(c.f32Type(),
+                               c.at(frame.memoryOf(vector), c.mul(chunk, 16)));
+        loaded.push_back(c.widen(words, c.f32Type()));
+      }
+  }
+  return loaded;
+}
+
 void foresight::emitRow(GpuFrame &frame, Value value,
-                        llvm::function_ref<void(Value, Value)> use) {
+                        llvm::function_ref<void(Value, Value)> use,
+                        ArrayRef<Value> loaded,
+                        llvm::function_ref<void()> whileLoading) {
   GpuCode &c = frame.c;
   auto norm = value.getDefiningOp<LayerNormOp>();
   Value source = norm ? norm.getX() : value;
   int64_t columns = gpuColumns(value), chunks = padRow(columns) / 4;
-  int64_t turns = (chunks + c.threads - 1) / c.threads;
+  int64_t turns = ceilDiv(chunks, c.threads);
   Value zero = c.constant(c.vec(4), 0);
   auto inRow = [&](Value k) -> Value {
     if (columns % 4 == 0)
@@ -177,6 +200,8 @@ void foresight::emitRow(GpuFrame &frame, Value value,
     valid.push_back(isIn);
     x.push_back(c.select(isIn, emitElements(frame, source, k), zero));
   }
+  if (whileLoading)
+    whileLoading();
   if (norm) {
     auto total = [&](ArrayRef<Value> parts) {
       Value sum = zero;
@@ -197,9 +222,13 @@ void foresight::emitRow(GpuFrame &frame, Value value,
     Value scale = c.splat(c.fdiv(c.f32(1), deviation), 4);
     for (int64_t i = 0; i < turns; ++i) {
       Value bytes = c.mul(c.min(places[i], c.i64(chunks - 1)), 16);
-      auto vectorAt = [&](Value vector) {
-        return c.loadAligned(c.vec(4), c.at(frame.memoryOf(vector), bytes), 16,
-                             /*invariant=*/true);
+      auto vectorAt = [&](Value vector) -> Value {
+        if (loaded.empty())
+          return c.loadAligned(c.vec(4), c.at(frame.memoryOf(vector), bytes),
+                               16, /*invariant=*/true);
+        Value first = loaded.front();
+        loaded = loaded.drop_front();
+        return first;
       };
       x[i] = c.fmul(x[i], scale);
       if (norm.getGamma())

@@ -55,6 +55,14 @@ TEST_P(ProductPtxTest, ExactlyThePlannedBlocksFitAMultiprocessor) {
   EXPECT_GT((launch.blocksPerSm + 1) * block, 228 * kKiB);
 }
 
+/// Weights would keep x waiting.
+TEST_P(ProductPtxTest, TheInputGoesInFrontOfHalfTheRing) {
+  ASSERT_TRUE(module);
+  RingFills fills = ringFills(*module, "product");
+  EXPECT_GE(fills.all, 1);
+  EXPECT_EQ(fills.before, (fills.all + 1) / 2);
+}
+
 TEST_P(ProductPtxTest, FitsSmallerChipsWhereItsInputDoes) {
   ASSERT_TRUE(module);
   if (GetParam().columns * 4 <= 80 * kKiB)

@@ -6,6 +6,7 @@
 #include "foresight/Dialect/Foresight.h"
 #include "foresight/Target/Cuda/CudaTarget.h"
 
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Parser/Parser.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -42,6 +43,28 @@ inline void expectAssembles(mlir::ModuleOp module, int64_t capability) {
   ASSERT_TRUE(succeeded(variant)) << error;
   ASSERT_TRUE(succeeded(emitPtx(*code, *variant, ptx)));
   expectNoSpills(ptx, *variant);
+}
+
+/// Slots of the ring of a product's entry, and how many it fills before it
+/// waits for the kernel in front. Its loop fills one more.
+struct RingFills {
+  int64_t all = -1, before = 0;
+};
+
+inline RingFills ringFills(mlir::ModuleOp module, llvm::StringRef entry) {
+  mlir::OwningOpRef<mlir::ModuleOp> code;
+  EXPECT_TRUE(succeeded(lowerToGpu(module, code)));
+  RingFills fills;
+  bool isBefore = true;
+  code->lookupSymbol(entry)->walk([&](mlir::Operation *op) {
+    if (auto depends = dyn_cast<mlir::NVVM::GriddepcontrolOp>(op))
+      isBefore &= depends.getKind() != mlir::NVVM::GridDepActionKind::wait;
+    if (isa<mlir::NVVM::CpAsyncCommitGroupOp>(op)) {
+      ++fills.all;
+      fills.before += isBefore;
+    }
+  });
+  return fills;
 }
 
 /// One kernel a test, made of the parameter.

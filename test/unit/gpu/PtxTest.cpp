@@ -59,6 +59,19 @@ TEST_P(PtxTest, EveryKernelIsAnEntryThatAssemblesWithoutSpills) {
   expectNoSpills(ptx, *variant);
 }
 
+/// Behind attention there is time for the whole ring, a slot after the other.
+TEST_P(PtxTest, OnlyBehindAttentionIsTheRingFilledBeforeTheInputIsThere) {
+  PipelineOptions options;
+  options.target = "cuda";
+  OwningOpRef<ModuleOp> scheduled = schedule(options);
+  ASSERT_TRUE(scheduled);
+  RingFills behind = ringFills(*scheduled, "decode_out_proj");
+  EXPECT_GT(behind.all, 1);
+  EXPECT_EQ(behind.before, behind.all);
+  RingFills other = ringFills(*scheduled, "decode_qkv");
+  EXPECT_LT(other.before, other.all);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Fixtures, PtxTest,
     testing::Combine(testing::Values("step-pre-norm", "step-post-norm",
