@@ -272,49 +272,39 @@ Status Bundle::checkWeights(uint64_t index) const {
   return checkBlock(*section, index, hash64(block(*section, index)));
 }
 
-Status Bundle::readWeights(uint64_t index, std::span<std::byte> to) const {
-  // Less than a core's cache of its own.
+Result<size_t> Bundle::readBlock(uint64_t index,
+                                 std::span<std::byte> to) const {
+  // A piece stays in a core's own cache until it is part of the checksum.
   constexpr size_t kPiece = 256 << 10;
-  std::span<std::byte> rest = to.subspan(index * kChecksumBlock);
-  BlockReader reader(*this, index);
-  for (;;) {
-    const Result<size_t> read =
-        reader.read(rest.first(std::min(rest.size(), kPiece)));
-    if (!read.ok())
-      return read.error();
-    if (*read == 0)
-      return {};
-    rest = rest.subspan(*read);
+  const Section &weights = *find(SectionKind::kWeights, {});
+  const size_t size = block(weights, index).size();
+  const uint64_t from = frameOffset + weights.offset + index * kChecksumBlock;
+  Hasher hasher;
+  for (size_t done = 0; done < size;) {
+    const std::span<std::byte> piece =
+        to.subspan(done, std::min(size - done, kPiece));
+    // Reading is faster than copying from the mapping, whose pages would each
+    // have to be mapped first.
+    const ssize_t count = ::pread(descriptor.value, piece.data(), piece.size(),
+                                  static_cast<off_t>(from + done));
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      return makeError(ErrorCode::BadInput, path(),
+                       ": cannot be read: ", std::strerror(errno));
+    if (count == 0)
+      return fault("has become shorter while it is read");
+    hasher.update(piece.first(static_cast<size_t>(count)));
+    done += static_cast<size_t>(count);
   }
+  FORESIGHT_CHECK(checkBlock(weights, index, hasher.digest64()));
+  return size;
 }
 
-Bundle::BlockReader::BlockReader(const Bundle &bundle, uint64_t index)
-    : bundle(bundle), section(*bundle.find(SectionKind::kWeights, {})),
-      index(index), size(bundle.block(section, index).size()) {}
-
-Result<size_t> Bundle::BlockReader::read(std::span<std::byte> to) {
-  if (done == size) {
-    FORESIGHT_CHECK(bundle.checkBlock(section, index, hasher.digest64()));
-    return size_t{0};
-  }
-  // Reading is faster than copying from the mapping, whose pages would each
-  // have to be mapped first.
-  const uint64_t from =
-      bundle.frameOffset + section.offset + index * kChecksumBlock + done;
-  const size_t most = std::min<uint64_t>(to.size(), size - done);
-  ssize_t count = 0;
-  do
-    count = ::pread(bundle.descriptor.value, to.data(), most,
-                    static_cast<off_t>(from));
-  while (count < 0 && errno == EINTR);
-  if (count < 0)
-    return makeError(ErrorCode::BadInput, bundle.path(),
-                     ": cannot be read: ", std::strerror(errno));
-  if (count == 0)
-    return bundle.fault("has become shorter while it is read");
-  hasher.update(to.first(static_cast<size_t>(count)));
-  done += static_cast<uint64_t>(count);
-  return static_cast<size_t>(count);
+Status Bundle::readWeights(uint64_t index, std::span<std::byte> to) const {
+  FORESIGHT_TRY([[maybe_unused]] const size_t bytes,
+                readBlock(index, to.subspan(index * kChecksumBlock)));
+  return {};
 }
 
 } // namespace foresight

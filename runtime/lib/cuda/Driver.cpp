@@ -42,6 +42,8 @@ Result<Driver> openDriver() {
   need("cuMemGetInfo_v2", d.memGetInfo);
   need("cuMemHostAlloc", d.memHostAlloc);
   need("cuMemFreeHost", d.memFreeHost);
+  need("cuMemHostRegister_v2", d.memHostRegister);
+  need("cuMemHostUnregister", d.memHostUnregister);
   need("cuMemcpyHtoDAsync_v2", d.copyToDevice);
   need("cuMemcpyDtoHAsync_v2", d.copyToHost);
   need("cuMemsetD8Async", d.fill8);

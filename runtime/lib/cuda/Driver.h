@@ -66,6 +66,8 @@ struct Driver {
   Status32 (*memGetInfo)(size_t *, size_t *);
   Status32 (*memHostAlloc)(void **, size_t, unsigned);
   Status32 (*memFreeHost)(void *);
+  Status32 (*memHostRegister)(void *, size_t, unsigned);
+  Status32 (*memHostUnregister)(void *);
   Status32 (*copyToDevice)(Pointer, const void *, size_t, Stream);
   Status32 (*copyToHost)(void *, Pointer, size_t, Stream);
   Status32 (*fill8)(Pointer, unsigned char, size_t, Stream);

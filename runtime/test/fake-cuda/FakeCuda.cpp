@@ -88,6 +88,8 @@ int cuMemHostAlloc(void **pointer, size_t bytes, unsigned) {
   return *pointer = std::malloc(bytes), 0;
 }
 int cuMemFreeHost(void *pointer) { return std::free(pointer), 0; }
+int cuMemHostRegister_v2(void *, size_t, unsigned) { return 0; }
+int cuMemHostUnregister(void *) { return 0; }
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *) {
   return submit([=] {
     std::memcpy(reinterpret_cast<void *>(to), from, bytes);

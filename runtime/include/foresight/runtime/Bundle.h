@@ -55,26 +55,12 @@ public:
   uint64_t weightBlocks() const;
   /// Checks block `index` of the weights where it is mapped.
   Status checkWeights(uint64_t index) const;
-  /// Copies block `index` to where it belongs in `to`, which is as large as
-  /// the weights section, and checks the copy.
+  /// Copies block `index` to the start of `to`, which has room for it, and
+  /// checks the copy: how many bytes it has.
+  Result<size_t> readBlock(uint64_t index, std::span<std::byte> to) const;
+  /// The same to where it belongs in `to`, which is as large as the weights
+  /// section.
   Status readWeights(uint64_t index, std::span<std::byte> to) const;
-
-  /// Reads a block of the weights piece by piece. Pieces that stay in a cache
-  /// until their part of the checksum is known, and until they are copied on,
-  /// cost memory one reading each. The bundle must outlive it.
-  class BlockReader {
-  public:
-    BlockReader(const Bundle &bundle, uint64_t index);
-    /// The next bytes to the start of `to`, as many as it has room for. At the
-    /// block's end 0, once all that was read has been checked.
-    Result<size_t> read(std::span<std::byte> to);
-
-  private:
-    const Bundle &bundle;
-    const Section &section;
-    uint64_t index, size, done = 0;
-    Hasher hasher;
-  };
 
 private:
   Bundle() = default;
