@@ -97,7 +97,7 @@ protected:
     writeFile(path, image.bytes());
     FORESIGHT_TRY(Bundle opened, Bundle::open(path));
     bundle = std::make_unique<Bundle>(std::move(opened));
-    FORESIGHT_TRY(device, createCudaDevice({}));
+    FORESIGHT_TRY(device, createCudaDevice(options));
     FORESIGHT_TRY(program, device->load(*bundle));
     FORESIGHT_TRY(Session made, Session::create(*program));
     session = std::make_unique<Session>(std::move(made));
@@ -120,6 +120,7 @@ protected:
   }
 
   TestModel model;
+  CudaOptions options;
   std::string code = text(all);
   std::vector<BundleImage::Section> more;
   std::unique_ptr<Bundle> bundle;
@@ -239,6 +240,26 @@ TEST_F(CudaDeviceTest, ALaunchThatFailsNamesItsStageAndItsSource) {
   ASSERT_FALSE(status.ok());
   EXPECT_THAT(status.error().message, HasSubstr("stage 'step'"));
   EXPECT_THAT(status.error().message, HasSubstr("an.onnx.node"));
+}
+
+TEST_F(CudaDeviceTest, StagesOfARoleAreLeftOut) {
+  int launches = 0;
+  fakeCuda().kernels["step"].run = [&](auto) { ++launches; };
+  ASSERT_NO_FATAL_FAILURE(loadOrFail());
+  ASSERT_TRUE(session->feed(prompt).ok());
+  EXPECT_GT(std::exchange(launches, 0), 0);
+  options.without = {bundle->manifest().entries[0].stages[0].role};
+  ASSERT_NO_FATAL_FAILURE(loadOrFail());
+  ASSERT_TRUE(session->feed(prompt).ok());
+  EXPECT_EQ(launches, 0);
+}
+
+TEST_F(CudaDeviceTest, ARoleThatNoStageHasIsUsage) {
+  options.without = {"fc3"};
+  const Status status = load();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::Usage);
+  EXPECT_THAT(status.error().message, HasSubstr("'fc3'"));
 }
 
 TEST_F(CudaDeviceTest, WhatDoesNotFitIsRefusedWithTheSum) {

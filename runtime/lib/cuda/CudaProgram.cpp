@@ -19,6 +19,19 @@ constexpr int kOverlapCapability = 90;
 int computeCapabilityOf(const CodeVariant &variant) {
   return std::atoi(variant.name.c_str() + variant.name.find('_') + 1);
 }
+
+/// Usage where no stage has one of the roles.
+Status checkRoles(const Manifest &manifest,
+                  const std::vector<std::string> &roles) {
+  for (const std::string &role : roles)
+    if (std::ranges::none_of(manifest.entries, [&](const EntryInfo &entry) {
+          return std::ranges::count(entry.stages, role, &StageInfo::role) > 0;
+        }))
+      return makeError(ErrorCode::Usage, "no stage has the role '", role,
+                       "': foresight inspect shows them");
+  return {};
+}
+
 } // namespace
 
 Result<std::unique_ptr<Program>> CudaProgram::load(const Bundle &bundle,
@@ -30,6 +43,7 @@ Result<std::unique_ptr<Program>> CudaProgram::load(const Bundle &bundle,
     return makeError(ErrorCode::BadBundle, bundle.path(),
                      ": is for the device '", manifest.device,
                      "', not for an NVIDIA GPU; compile it with --target=cuda");
+  FORESIGHT_CHECK(checkRoles(manifest, options.without));
   std::unique_ptr<CudaProgram> program(new CudaProgram(manifest, gpu, options));
   const Driver &driver = program->driver;
   FORESIGHT_CHECK(driver.check(driver.contextSetCurrent(gpu.context),
@@ -337,6 +351,8 @@ Status CudaProgram::queueStage(const EntryInfo &info, Entry &entry,
                                size_t index, int64_t tokens, bool overlap,
                                int64_t products) {
   const StageInfo &facts = info.stages[index];
+  if (std::ranges::count(options.without, facts.role) > 0)
+    return {};
   const Range range(facts.name.c_str());
   // The library may sum in another order for another number of rows: of a batch
   // all are multiplied, whichever are asked for.

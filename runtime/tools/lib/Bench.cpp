@@ -260,6 +260,7 @@ Status bench(const Args &args) {
   report.promptTokens = options.promptTokens;
   report.tokens = options.tokens;
   report.repeat = options.repeat;
+  report.without = args.all("without");
   FORESIGHT_TRY(const int64_t threads,
                 args.integer("threads", 0, 1, kMostThreads));
   FORESIGHT_TRY(report.bandwidth,
@@ -316,6 +317,10 @@ Command benchCommand() {
                {"trace", "FILE",
                 "also write what every stage took, for chrome://tracing\nor "
                 "Perfetto"},
+               {"without", "ROLE",
+                "on a GPU, do not run stages of a role (see foresight\n"
+                "inspect), for the time that they add; may be given again",
+                true},
                {"json", nullptr, "print JSON"},
            })},
           bench};

@@ -70,6 +70,8 @@ std::string BenchReport::text() const {
   std::string out;
   if (manifest.model.synthetic)
     out += std::string(kSyntheticNote) + "\n";
+  for (const std::string &role : without)
+    out += "without stages of role " + role + ": times only, not the model\n";
   const double read = bandwidth.bytesPerSecond;
   out += manifest.model.name + " on " + cpuName() + "\n" +
          program.description() + "\n" + "read bandwidth " +
@@ -176,6 +178,8 @@ OrderedJson BenchReport::json() const {
     out["decode_batch"] = decodeJson(*batch);
   if (manifest.model.synthetic)
     out["note"] = kSyntheticNote;
+  if (!without.empty())
+    out["without"] = without;
   return out;
 }
 

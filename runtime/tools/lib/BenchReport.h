@@ -31,6 +31,8 @@ public:
       : bundle(bundle), manifest(bundle.manifest()), program(program) {}
 
   int64_t promptTokens = 0, tokens = 0, repeat = 0;
+  /// Roles of stages that did not run.
+  std::vector<std::string> without;
   ReadBandwidth bandwidth;
   std::vector<double> promptSeconds;
   std::vector<DecodeBench> decodes; ///< dense, then sparse if there is one

@@ -92,8 +92,13 @@ static Result<std::unique_ptr<Device>> createDevice(const Args &args,
   CudaOptions cuda;
   FORESIGHT_TRY(const std::string overlap,
                 args.choice("overlap", {"on", "off"}));
-  if (name == "cpu")
+  cuda.without = args.all("without");
+  if (name == "cpu") {
+    if (!cuda.without.empty())
+      return makeError(ErrorCode::Usage,
+                       "--without: only a GPU leaves stages out");
     return createCpuDevice(cpu);
+  }
   cuda.overlap = overlap == "on";
   cuda.measureLink = measure;
   if (name != "cuda") {

@@ -22,6 +22,9 @@ struct CudaOptions {
   /// Whether `description` tells how fast the link to the GPU is, beside how
   /// fast weights were copied.
   bool measureLink = false;
+  /// Roles of stages that are not run. What is computed then is not the model:
+  /// for the time that the others take.
+  std::vector<std::string> without = {};
 };
 
 /// Fails with Resource if there is no driver or no such GPU.
