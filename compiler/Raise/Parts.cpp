@@ -52,7 +52,7 @@ bool Recogniser::roomForVector(int64_t count) const {
 
 int Recogniser::addVector(Vector vector, std::vector<double> values) {
   vectorNumbers += static_cast<int64_t>(values.size());
-  vectors.push_back(std::move(vector));
+  vectors.push_back(vector);
   vectorData.push_back(std::move(values));
   return static_cast<int>(vectors.size()) - 1;
 }

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace foresight::test {
 
@@ -30,9 +31,8 @@ Program *DeviceTest::load() {
 }
 
 void DeviceTest::setInputs(const std::vector<int32_t> &ids, int32_t position) {
-  std::vector<int32_t> positions;
-  for (size_t i = 0; i < ids.size(); ++i)
-    positions.push_back(position + static_cast<int32_t>(i));
+  std::vector<int32_t> positions(ids.size());
+  std::iota(positions.begin(), positions.end(), position);
   set("ids", ids);
   set("positions", positions);
 }
@@ -124,9 +124,8 @@ TEST_P(DeviceTest, UnitsPerTokenFollowTheNumberOfTokens) {
 TEST_P(DeviceTest, LibraryProductsHaveBiasActivationAndResidual) {
   ASSERT_NE(load(), nullptr);
   for (int32_t tokens = 1; tokens <= 4; ++tokens) {
-    std::vector<int32_t> ids;
-    for (int32_t t = 0; t < tokens; ++t)
-      ids.push_back(9 + 5 * t);
+    std::vector<int32_t> ids = {9, 14, 19, 24};
+    ids.resize(static_cast<size_t>(tokens));
     setInputs(ids, 1);
     EXPECT_OK(program->run(entry("prefill"), {tokens, 1}));
     const std::vector<float> y =

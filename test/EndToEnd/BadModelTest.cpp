@@ -177,7 +177,7 @@ TEST_F(BadModel, ExternalDataOutsideOfTheFolderByLink) {
   fs::rename(folder / kShard, elsewhere / kShard);
   fs::create_symlink(elsewhere / kShard, folder / kShard);
   refused({onnx()}, kBadInput, {kShard, "link", "--allow-links"});
-  for (std::string input : {onnx(), folder.path().string()}) {
+  for (const std::string &input : {onnx(), folder.path().string()}) {
     if (input != onnx())
       fs::remove(onnx());
     refused({input}, kBadInput, {kShard, "link", "--allow-links"});

@@ -24,9 +24,9 @@ std::string bundleOf(const std::string &sparsity = "none",
 /// Prompts of different lengths, the last longer than a product's block.
 const std::vector<std::vector<int32_t>> kPrompts = {
     {2}, {2, 100, 200, 300, 50, 60, 70}, [] {
-      std::vector<int32_t> ids;
-      for (int32_t i = 0; i < 40; ++i)
-        ids.push_back(2 + 37 * i % 500);
+      std::vector<int32_t> ids(40);
+      for (int32_t i = 0; int32_t &id : ids)
+        id = 2 + 37 * i++ % 500;
       return ids;
     }()};
 
@@ -79,9 +79,9 @@ TEST_P(OfBundles, ARowHasTheBitsThatItHasAlone) {
   // then fewer, in other places of the batch.
   const size_t ends[] = {kSteps, 4, 9};
   const int64_t sequences[] = {1, 2, 0};
-  std::vector<Logits> expected;
-  for (size_t p = 0; p < 3; ++p)
-    expected.push_back(alone(model, p, kSteps));
+  const std::vector<Logits> expected = {alone(model, 0, kSteps),
+                                        alone(model, 1, kSteps),
+                                        alone(model, 2, kSteps)};
   Session &session = model.session();
   for (size_t p = 0; p < 3; ++p)
     ASSERT_TRUE(start(session, sequences[p], kPrompts[p]).ok());

@@ -95,7 +95,6 @@ TEST(CommandLine, WhatIsReadIsNotWrittenOver) {
 }
 
 TEST(CommandLine, OptionsThatWouldDoNothingAreErrors) {
-  const std::string text = source("README.md");
   struct Case {
     std::vector<std::string> arguments;
     std::string part;
@@ -109,6 +108,7 @@ TEST(CommandLine, OptionsThatWouldDoNothingAreErrors) {
            {{"run", bundle(), "--ids=2", "--device=cuda:-1"}, "cuda:-1"},
            {{"run", bundle(), "--ids=99999999999"}, "too large"},
            {{"inspect", bundle(), "--json", "--profile"}, "one of --json"},
+           {{"bench", bundle(), "--without=fc1"}, "only a GPU leaves"},
            {{"bench", bundle(), "--prompt-tokens=9223372036854775807"},
             "at most 16777216"}})
     expectError(foresightTool(c.arguments), "foresight", 2, {c.part});

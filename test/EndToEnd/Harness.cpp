@@ -69,6 +69,7 @@ ProcessResult run(const std::vector<std::string> &command,
     if (options.prepare)
       options.prepare();
     std::vector<char *> arguments;
+    arguments.reserve(command.size() + 1);
     for (const std::string &argument : command)
       arguments.push_back(const_cast<char *>(argument.c_str()));
     arguments.push_back(nullptr);

@@ -303,9 +303,9 @@ protected:
                          static_cast<size_t>(session.capacity()) - kSteps);
     ASSERT_TRUE(session.select(static_cast<int64_t>(sequence)).ok());
     ASSERT_TRUE(session.reset().ok());
-    std::vector<int32_t> ids;
+    std::vector<int32_t> ids(length);
     for (size_t i = 0; i < length; ++i)
-      ids.push_back(idAt(sequence, 100 + i));
+      ids[i] = idAt(sequence, 100 + i);
     model.prompt(ids);
   }
   int32_t idAt(size_t sequence, size_t step) {
@@ -320,6 +320,7 @@ protected:
   std::vector<std::vector<float>> step(const std::vector<size_t> &live,
                                        size_t step) {
     std::vector<Session::BatchRow> rows;
+    rows.reserve(live.size());
     for (size_t sequence : live)
       rows.push_back({static_cast<int64_t>(sequence), idAt(sequence, step)});
     const Status done = session.decodeBatch(rows);

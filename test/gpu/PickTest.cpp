@@ -149,10 +149,10 @@ TEST_P(PickGpu, ATextGoesOnWhereItWasLeft) {
   const std::vector<int32_t> prompt = {2, 5, 7};
   const foresight_sampling greedy{};
   const auto take = [&](int64_t limit, int64_t count) {
-    std::vector<int32_t> ids;
+    std::vector<int32_t> ids(static_cast<size_t>(count));
     EXPECT_TRUE(session.startTokens(greedy, limit).ok());
-    for (int64_t i = 0; i < count; ++i)
-      ids.push_back(session.nextToken()->id);
+    for (int32_t &id : ids)
+      id = session.nextToken()->id;
     return ids;
   };
   ASSERT_TRUE(session.feed(prompt).ok());

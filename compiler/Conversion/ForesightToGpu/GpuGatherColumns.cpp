@@ -31,7 +31,7 @@ public:
 
 private:
   Value load(Value index);
-  Values walk(Values loaded);
+  Values walk(ArrayRef<Value> loaded);
 
   GpuFrame &frame;
   GpuCode &c;
@@ -53,9 +53,9 @@ Value GatherColumnsEmitter::load(Value index) {
       c.constant(c.vec(4, c.b.getI32Type()), 0));
 }
 
-Values GatherColumnsEmitter::walk(Values loaded) {
+Values GatherColumnsEmitter::walk(ArrayRef<Value> loaded) {
   Values init(per, c.f32(0));
-  init.append(loaded);
+  init.append(loaded.begin(), loaded.end());
   Values out =
       c.loop(columns.group, members.count, kRows * groups, init,
              [&](Value from, ValueRange carried) {
@@ -100,7 +100,7 @@ void GatherColumnsEmitter::emit() {
     loaded = start();
   columns.readFollowing();
   x = frame.rowOf(op.getX());
-  columns.finish(walk(std::move(loaded)));
+  columns.finish(walk(loaded));
   c.ifThen(c.isEqual(c.add(c.block, c.thread), 0),
            [&] { members.storeCount(); });
 }

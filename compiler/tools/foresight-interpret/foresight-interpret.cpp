@@ -68,7 +68,6 @@ namespace {
 
 OwningOpRef<ModuleOp> parse(StringRef path, llvm::SourceMgr &sources,
                             MLIRContext &context) {
-  std::string error;
   auto file = llvm::MemoryBuffer::getFileOrSTDIN(path);
   if (!file) {
     llvm::errs() << "foresight-interpret: cannot read " << path << ": "

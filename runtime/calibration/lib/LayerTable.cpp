@@ -130,6 +130,7 @@ template <typename Body>
 void inBlocks(int64_t count, int threads, const Body &body) {
   const int64_t blocks = (count + kTokenBlock - 1) / kTokenBlock;
   std::vector<std::jthread> workers; // joined at the end of the scope
+  workers.reserve(static_cast<size_t>(threads));
   for (int worker = 0; worker < threads; ++worker)
     workers.emplace_back([&, worker] {
       for (int64_t block = worker; block < blocks; block += threads)

@@ -227,6 +227,7 @@ Status Library::multiply(const Product &p, Stream stream) {
     }
     if (built.ok()) {
       const float one = 1, beta = p.residual ? 1 : 0;
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's are numbers.
       const auto at = [](Pointer p) { return reinterpret_cast<void *>(p); };
       built = check(
           f.multiply(handle, plan.desc, &one, at(p.weight), plan.a, at(p.x),

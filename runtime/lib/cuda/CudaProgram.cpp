@@ -3,6 +3,7 @@
 #include "Range.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 
@@ -17,7 +18,11 @@ constexpr int kOverlapCapability = 90;
 
 /// 90 of "sm_90".
 int computeCapabilityOf(const CodeVariant &variant) {
-  return std::atoi(variant.name.c_str() + variant.name.find('_') + 1);
+  int capability = 0;
+  const std::string_view name = variant.name;
+  const char *digits = name.data() + name.find('_') + 1;
+  std::from_chars(digits, name.data() + name.size(), capability);
+  return capability;
 }
 
 /// Usage where no stage has one of the roles.
@@ -178,6 +183,7 @@ Status CudaProgram::loadModule(const Bundle &bundle,
   const std::string text = code(variant.name);
   std::string log(8192, '\0');
   int keys[] = {kJitErrorLog, kJitErrorLogBytes};
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver takes numbers so.
   void *values[] = {log.data(), reinterpret_cast<void *>(log.size())};
   const Status loaded =
       driver.check(driver.moduleLoad(&module, text.c_str(), 2, keys, values),

@@ -119,7 +119,8 @@ TEST(Sampler, WeightsArePowersOfTwo) {
   EXPECT_EQ(tokenWeight(-kInf, scale), 0u);
   EXPECT_EQ(tokenWeight(-0.25f, 4), uint64_t{1} << 39);
   EXPECT_EQ(tokenWeight(-40, 1), 1u);
-  for (float below = 0; below > -12; below -= 0.0137f) {
+  for (int i = 0; i < 876; ++i) {
+    const float below = -0.0137f * static_cast<float>(i);
     const double expected = std::exp(below / 0.7) * 0x1p40;
     EXPECT_NEAR(static_cast<double>(tokenWeight(below, scale)), expected,
                 2e-6 * expected + 1)

@@ -14,7 +14,9 @@ bool Args::has(std::string_view option) const {
 
 std::string Args::text(std::string_view option, std::string fallback) const {
   const auto found = values.find(option);
-  return found == values.end() ? fallback : found->second.back();
+  if (found != values.end())
+    return found->second.back();
+  return fallback;
 }
 
 std::vector<std::string> Args::all(std::string_view option) const {
@@ -62,7 +64,7 @@ Args::choice(std::string_view option,
              std::initializer_list<const char *> choices) const {
   if (!has(option))
     return std::string(*choices.begin());
-  const std::string value = text(option);
+  std::string value = text(option);
   std::string list;
   for (const char *choice : choices) {
     if (value == choice)

@@ -20,7 +20,7 @@ using interpreter::Data;
 namespace {
 
 /// Logits of the last of `ids`, by the interpreter, with empty caches.
-std::vector<double> runStep(ModuleOp module, std::vector<int32_t> ids) {
+std::vector<double> runStep(ModuleOp module, const std::vector<int32_t> &ids) {
   auto step = interpreter::findEntry(module, "step");
   std::vector<int32_t> positions(ids.size());
   std::iota(positions.begin(), positions.end(), 0);

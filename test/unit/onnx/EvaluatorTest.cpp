@@ -42,7 +42,7 @@ protected:
 
   /// Runs one node on `inputs`; `node` is its name and attributes.
   llvm::Expected<Tensors> run(const std::string &node,
-                              std::vector<Tensor> inputs, int opset = 18,
+                              const std::vector<Tensor> &inputs, int opset = 18,
                               int outputs = 1) {
     std::string args, types, results, names;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -73,7 +73,7 @@ protected:
   }
 
   void expectInts(llvm::Expected<Tensors> found, ArrayRef<int64_t> shape,
-                  std::vector<int64_t> values) {
+                  const std::vector<int64_t> &values) {
     if (!found) {
       FAIL() << llvm::toString(found.takeError());
     }
@@ -237,7 +237,8 @@ TEST_F(EvaluatorTest, SizesThatWereMadeToHurtAreRefused) {
   Tensor column = floats({1 << 13, 1}, std::vector<double>(1 << 13));
   Tensor row = column.reshaped({1, 1 << 13});
   auto sizes = [&](std::vector<int64_t> values) {
-    return ints({static_cast<int64_t>(values.size())}, std::move(values));
+    const auto count = static_cast<int64_t>(values.size());
+    return ints({count}, std::move(values));
   };
   const char *result = "a result of ";
   expectError(run("\"Reshape\"", {x, sizes({huge, huge, 6})}), "cannot become");

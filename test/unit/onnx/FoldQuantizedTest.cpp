@@ -104,7 +104,7 @@ TEST_F(FoldQuantizedTest, BlocksHaveScalesAndZerosOfTheirOwn) {
 TEST_F(FoldQuantizedTest, FourBitsAreReadFromTheFileLowHalfFirst) {
   test::TempFolder folder;
   const std::string path = folder.write("codes.bin", "\x21\xf8\x07");
-  for (auto [type, expected] :
+  for (const auto &[type, expected] :
        {std::pair("ui4", std::vector<float>{1, 2, 8, 15, 7}),
         std::pair("i4", std::vector<float>{1, 2, -8, -1, 7})}) {
     const std::string tensor = "tensor<5x" + std::string(type) + ">";
