@@ -242,6 +242,21 @@ TEST_F(CudaDeviceTest, ALaunchThatFailsNamesItsStageAndItsSource) {
   EXPECT_THAT(status.error().message, HasSubstr("an.onnx.node"));
 }
 
+TEST_F(CudaDeviceTest, MemoryIsMeasuredByAKernelOfTheBundle) {
+  int64_t vectors = 0;
+  options.measure = true;
+  ASSERT_NO_FATAL_FAILURE(loadOrFail());
+  // Code of an older compiler has none.
+  EXPECT_EQ(program->readBandwidth(), 0);
+  fakeCuda().kernels["foresight_read"] = {
+      3, [&](auto p) { vectors = static_cast<int64_t>(p[1]); }};
+  code += ".entry foresight_read()\n";
+  ASSERT_NO_FATAL_FAILURE(loadOrFail());
+  // A small model's weights would be read from a cache.
+  EXPECT_EQ(vectors, int64_t{1} << 26);
+  EXPECT_GT(program->readBandwidth(), 0);
+}
+
 TEST_F(CudaDeviceTest, StagesOfARoleAreLeftOut) {
   int launches = 0;
   fakeCuda().kernels["step"].run = [&](auto) { ++launches; };

@@ -41,7 +41,7 @@ TEST(UploadGpu, WeightsComeAtTheSpeedOfTheLink) {
   writeFile(path, image.bytes());
   auto bundle = Bundle::open(path);
   ASSERT_TRUE(bundle.ok()) << bundle.error().message;
-  auto device = createCudaDevice({.measureLink = true});
+  auto device = createCudaDevice({.measure = true});
   ASSERT_TRUE(device.ok()) << device.error().message;
   double share = 0;
   for (int turn = 0; turn < 3; ++turn) {

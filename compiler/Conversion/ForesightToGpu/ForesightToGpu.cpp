@@ -265,6 +265,7 @@ LogicalResult emitEntries(ModuleOp scheduled, ModuleOp target,
   for (Type element : syntheticElements(scheduled))
     emitFill(b, target.getLoc(), element);
   emitQuantisers(b, scheduled);
+  emitRead(b, target.getLoc());
   emitPickEntries(b, target.getLoc(), addressOfShared);
   for (Type element : casts)
     if (!element.isF32())

@@ -88,3 +88,37 @@ void foresight::emitFill(OpBuilder &b, Location loc, Type element) {
   });
   LLVM::ReturnOp::create(b, loc, ValueRange());
 }
+
+void foresight::emitRead(OpBuilder &b, Location loc) {
+  OpBuilder::InsertionGuard guard(b);
+  constexpr int64_t kThreads = 256, kLoads = 4, kSeldom = 0x2545f491;
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  LLVM::LLVMFuncOp function = openGpuEntry(b, loc, "foresight_read",
+                                           {pointer, b.getI64Type(), pointer});
+  Value memory = function.getArgument(0), vectors = function.getArgument(1);
+  GpuCode c(b, loc, kThreads);
+  c.readIndices();
+  Value threads = c.mul(c.blocks, kThreads);
+  Value first = c.add(c.mul(c.block, kThreads), c.thread);
+  Value ofTurn = c.mul(threads, kLoads);
+  Value turns = c.div(c.add(vectors, c.sub(ofTurn, c.i64(1))), ofTurn);
+  GpuCode::Values found = c.loop(
+      c.i64(0), turns, 1, {c.i32(0)}, [&](Value turn, ValueRange carried) {
+        GpuCode::Values loaded;
+        for (int64_t i = 0; i < kLoads; ++i) {
+          Value index =
+              c.add(first, c.add(c.mul(turn, ofTurn), c.mul(threads, i)));
+          index = c.min(index, c.sub(vectors, c.i64(1)));
+          loaded.push_back(
+              c.load16(b.getF32Type(), c.at(memory, c.mul(index, 16))));
+        }
+        Value bits = carried[0];
+        for (Value words : loaded)
+          for (int64_t i = 0; i < 4; ++i)
+            bits = arith::XOrIOp::create(b, loc, bits, c.extract(words, i));
+        return GpuCode::Values{bits};
+      });
+  c.ifThen(c.isEqual(found[0], kSeldom),
+           [&] { c.store(found[0], function.getArgument(2)); });
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+}

@@ -21,6 +21,12 @@ void emitActivate(mlir::OpBuilder &b, mlir::Location loc, Activation kind);
 /// deviation asked for.
 void emitFill(mlir::OpBuilder &b, mlir::Location loc, mlir::Type element);
 
+/// `foresight_read(memory, vectors, out)`: reads so many vectors of 16 bytes,
+/// for `foresight bench` to measure how fast memory can be read. What it makes
+/// of them is written to `out`, four bytes, where it is one of 2^32 numbers:
+/// the loads are not left out.
+void emitRead(mlir::OpBuilder &b, mlir::Location loc);
+
 } // namespace foresight
 
 #endif // FORESIGHT_LIB_FORESIGHTTOGPU_GPUELEMENTWISE_H

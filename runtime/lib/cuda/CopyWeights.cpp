@@ -138,29 +138,4 @@ Status CudaProgram::copyWeights(const Bundle &bundle) {
   return failed;
 }
 
-/// What one stream of copies from pinned memory reaches.
-Status CudaProgram::measureLink() {
-  constexpr int64_t kBytes = 64 << 20;
-  constexpr int kCopies = 8;
-  FORESIGHT_TRY(const PinnedMemory from,
-                PinnedMemory::allocate(driver, kBytes));
-  FORESIGHT_TRY(const DeviceMemory to, DeviceMemory::allocate(driver, kBytes));
-  // The first copy warms up.
-  for (int i = 0; i <= kCopies; ++i) {
-    if (i == 1)
-      FORESIGHT_CHECK(
-          driver.check(driver.eventRecord(events[0], stream), "time"));
-    FORESIGHT_CHECK(driver.check(
-        driver.copyToDevice(to.data(), from.data(), kBytes, stream),
-        "copy to the GPU"));
-  }
-  FORESIGHT_CHECK(driver.check(driver.eventRecord(events[1], stream), "time"));
-  FORESIGHT_CHECK(finish("copy to the GPU"));
-  float milliseconds = 0;
-  FORESIGHT_CHECK(driver.check(
-      driver.eventElapsed(&milliseconds, events[0], events[1]), "time"));
-  linkRate = kCopies * double(kBytes) / (double(milliseconds) * 1e-3);
-  return {};
-}
-
 } // namespace foresight::cuda

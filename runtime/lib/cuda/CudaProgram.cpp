@@ -71,8 +71,10 @@ Result<std::unique_ptr<Program>> CudaProgram::load(const Bundle &bundle,
     const Range uploading("upload weights");
     FORESIGHT_CHECK(program->copyWeights(bundle));
   }
-  if (options.measureLink)
+  if (options.measure) {
     FORESIGHT_CHECK(program->measureLink());
+    FORESIGHT_CHECK(program->measureMemory());
+  }
   FORESIGHT_CHECK(program->narrowBiases());
   for (const EntryInfo &entry : manifest.entries)
     FORESIGHT_CHECK(program->buildEntry(entry));

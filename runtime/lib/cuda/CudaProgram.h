@@ -41,6 +41,7 @@ public:
   Result<std::unique_ptr<TokenStream>>
   pickTokens(const TokenRequest &request) override;
   Status reset() override;
+  double readBandwidth() const override { return memoryRate; }
   std::string description() const override;
   int64_t memoryBytes() const override;
 
@@ -83,6 +84,7 @@ private:
   Status allocateBuffers();
   Status copyWeights(const Bundle &bundle);
   Status measureLink();
+  Status measureMemory();
   Status generateWeights();
   Status makeWeight(const WeightInfo &weight, const std::string &entry,
                     int64_t blocks, void **parameters);
@@ -130,7 +132,7 @@ private:
   PickMemory picking;
   /// Bytes a second: of the weights as they were copied, of the link; 0 where
   /// not measured.
-  double copyRate = 0, linkRate = 0;
+  double copyRate = 0, linkRate = 0, memoryRate = 0;
   std::unique_ptr<CublasLt> products;
   DeviceMemory weights, arena, stepMemory, cast, biases;
   std::map<int64_t, Pointer> narrowBias; ///< by weight

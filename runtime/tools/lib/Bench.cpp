@@ -263,8 +263,12 @@ Status bench(const Args &args) {
   report.without = args.all("without");
   FORESIGHT_TRY(const int64_t threads,
                 args.integer("threads", 0, 1, kMostThreads));
-  FORESIGHT_TRY(report.bandwidth,
-                measureReadBandwidth(static_cast<int>(threads)));
+  if (model.manifest().device == "cpu") {
+    FORESIGHT_TRY(report.bandwidth,
+                  measureReadBandwidth(static_cast<int>(threads)));
+  } else {
+    report.bandwidth.bytesPerSecond = model.program->readBandwidth();
+  }
   FORESIGHT_TRY(const Sequence sequence, makeSequence(model, args, options));
 
   // Dense and sparse take turns, so that a machine that slows down slows both.

@@ -38,6 +38,25 @@ double DecodeBench::tokensPerSecond() const {
   return static_cast<double>(std::max<int64_t>(batch, 1)) / medianOf(seconds);
 }
 
+std::string BenchReport::shareText(double bytesPerSecond) const {
+  return bandwidth.bytesPerSecond > 0
+             ? percent(bytesPerSecond / bandwidth.bytesPerSecond)
+             : "-";
+}
+
+/// Of the device's memory, where a bundle of an older compiler cannot tell it,
+/// nothing.
+std::string BenchReport::bandwidthText() const {
+  if (bandwidth.bytesPerSecond <= 0)
+    return "";
+  return "read bandwidth " + fixed(bandwidth.bytesPerSecond / 1e9, 1) +
+         " GB/s " +
+         (bandwidth.threads > 0
+              ? "with " + std::to_string(bandwidth.threads) + " threads"
+              : "of the GPU's memory") +
+         "\n";
+}
+
 std::string BenchReport::stagesText(const DecodeBench &decode) const {
   Table stages({"role", "ms", "MB", "GB/s"});
   for (const RoleTotal &total : roles(decode))
@@ -58,8 +77,7 @@ std::string BenchReport::batchText() const {
              fixed(quantileOf(batch->seconds, 0.1) * 1e3, 3),
              fixed(quantileOf(batch->seconds, 0.9) * 1e3, 3),
              fixed(batch->tokensPerSecond(), 1), fixed(bytes / 1e6, 2),
-             fixed(bytes / median / 1e9, 1),
-             percent(bytes / median / bandwidth.bytesPerSecond),
+             fixed(bytes / median / 1e9, 1), shareText(bytes / median),
              fixed(batch->tokensPerSecond() / decodes[0].tokensPerSecond(), 2) +
                  "x"});
   return "\n" + table.text() + "\nstages of the batch, a step\n" +
@@ -72,11 +90,8 @@ std::string BenchReport::text() const {
     out += std::string(kSyntheticNote) + "\n";
   for (const std::string &role : without)
     out += "without stages of role " + role + ": times only, not the model\n";
-  const double read = bandwidth.bytesPerSecond;
   out += manifest.model.name + " on " + cpuName() + "\n" +
-         program.description() + "\n" + "read bandwidth " +
-         fixed(read / 1e9, 1) + " GB/s with " +
-         std::to_string(bandwidth.threads) + " threads\n\n";
+         program.description() + "\n" + bandwidthText() + "\n";
   const double promptMedian = medianOf(promptSeconds);
   out += "prompt of " + std::to_string(promptTokens) +
          " tokens: " + spread(promptSeconds, 1) + ", " +
@@ -92,7 +107,7 @@ std::string BenchReport::text() const {
                fixed(quantileOf(decode.seconds, 0.1) * 1e3, 3),
                fixed(quantileOf(decode.seconds, 0.9) * 1e3, 3),
                fixed(1 / median, 1), fixed(decode.bytesPerToken() / 1e6, 2),
-               fixed(rate / 1e9, 1), percent(rate / read),
+               fixed(rate / 1e9, 1), shareText(rate),
                fixed(denseMedian / median, 2) + "x"});
   }
   out += table.text();
@@ -121,13 +136,19 @@ static OrderedJson timesJson(const std::vector<double> &seconds) {
           {"max", quantileOf(seconds, 1)},   {"count", seconds.size()}};
 }
 
+OrderedJson BenchReport::shareJson(double bytesPerSecond) const {
+  if (bandwidth.bytesPerSecond <= 0)
+    return nullptr;
+  return bytesPerSecond / bandwidth.bytesPerSecond;
+}
+
 OrderedJson BenchReport::decodeJson(const DecodeBench &decode) const {
   const double rate = decode.bytesPerToken() * decode.tokensPerSecond();
   OrderedJson out = {{"seconds", timesJson(decode.seconds)},
                      {"tokens_per_second", decode.tokensPerSecond()},
                      {"weight_bytes_per_token", decode.bytesPerToken()},
                      {"bytes_per_second", rate},
-                     {"bandwidth_share", rate / bandwidth.bytesPerSecond},
+                     {"bandwidth_share", shareJson(rate)},
                      {"speedup_over_dense",
                       decode.tokensPerSecond() / decodes[0].tokensPerSecond()}};
   if (decode.batch > 0)

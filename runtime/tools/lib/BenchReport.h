@@ -33,6 +33,8 @@ public:
   int64_t promptTokens = 0, tokens = 0, repeat = 0;
   /// Roles of stages that did not run.
   std::vector<std::string> without;
+  /// Of the GPU's memory, where `threads` is 0, and not known if it is 0
+  /// itself.
   ReadBandwidth bandwidth;
   std::vector<double> promptSeconds;
   std::vector<DecodeBench> decodes; ///< dense, then sparse if there is one
@@ -50,6 +52,9 @@ private:
   std::vector<RoleTotal> roles(const DecodeBench &decode) const;
   std::string batchText() const;
   std::string stagesText(const DecodeBench &decode) const;
+  std::string bandwidthText() const;
+  std::string shareText(double bytesPerSecond) const;
+  OrderedJson shareJson(double bytesPerSecond) const;
   OrderedJson decodeJson(const DecodeBench &decode) const;
 
   const Bundle &bundle;

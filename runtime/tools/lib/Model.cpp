@@ -100,7 +100,7 @@ static Result<std::unique_ptr<Device>> createDevice(const Args &args,
     return createCpuDevice(cpu);
   }
   cuda.overlap = overlap == "on";
-  cuda.measureLink = measure;
+  cuda.measure = measure;
   if (name != "cuda") {
     const std::string_view prefix = "cuda:";
     const char *end = name.data() + name.size();

@@ -20,8 +20,8 @@ struct CudaOptions {
   /// Whether kernels may start while those before them end.
   bool overlap = true;
   /// Whether `description` tells how fast the link to the GPU is, beside how
-  /// fast weights were copied.
-  bool measureLink = false;
+  /// fast weights were copied, and `readBandwidth` how fast its memory.
+  bool measure = false;
   /// Roles of stages that are not run. What is computed then is not the model:
   /// for the time that the others take.
   std::vector<std::string> without = {};

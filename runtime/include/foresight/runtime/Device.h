@@ -124,6 +124,10 @@ public:
   /// Zeroes state buffers: as after loading.
   virtual Status reset() = 0;
 
+  /// Bytes a second at which a kernel reads the device's memory, where that was
+  /// asked for and is not the host's; 0 otherwise.
+  virtual double readBandwidth() const { return 0; }
+
   /// For people: which code, how many threads, where the weights lie.
   virtual std::string description() const = 0;
   /// Device memory that buffers and weights take.
