@@ -38,7 +38,7 @@ private:
   void declare(const std::string &name, Matrix matrix);
   void declare(const std::string &name, onnx::ConstantOp constant);
   Value slice(const std::string &name, onnx::ConstantOp constant,
-              bool transposed, RankedTensorType type, int64_t first,
+              bool transposed, RankedTensorType type, const Slice &rows,
               llvm::function_ref<void(const std::string &)> declareWhole);
   Value getWeight(Location loc, StringRef name, Type type) {
     return GetWeightOp::create(b, loc, type,
@@ -133,22 +133,44 @@ void Emitter::declare(const std::string &name, onnx::ConstantOp constant) {
   parameters += size;
 }
 
-/// The weight `name` of a type, as a slice of one that `declareWhole` declares
-/// by the name it is given.
+/// The weight `name` of a type, as rows of one that `declareWhole` declares by
+/// the name it is given. Several runs of rows are cut one by one and joined.
 Value Emitter::slice(
     const std::string &name, onnx::ConstantOp constant, bool transposed,
-    RankedTensorType type, int64_t first,
+    RankedTensorType type, const Slice &rows,
     llvm::function_ref<void(const std::string &)> declareWhole) {
   std::string &whole = joined[{constant, transposed}];
   if (whole.empty()) {
     whole = name + ".joined";
     declareWhole(whole);
   }
-  auto source =
-      DerivedAttr::get(b.getContext(), DerivedKind::SliceRows,
-                       FlatSymbolRefAttr::get(b.getContext(), whole), first);
-  WeightOp::create(symbols, locOf(constant), b.getStringAttr(name),
-                   TypeAttr::get(type), source);
+  auto refer = [&](const std::string &symbol) {
+    return FlatSymbolRefAttr::get(b.getContext(), symbol);
+  };
+  auto define = [&](const std::string &symbol, Type of, DerivedAttr source) {
+    WeightOp::create(symbols, locOf(constant), b.getStringAttr(symbol),
+                     TypeAttr::get(of), source);
+  };
+  auto cut = [&](const std::string &symbol, RankedTensorType of,
+                 int64_t first) {
+    define(symbol, of,
+           DerivedAttr::get(b.getContext(), DerivedKind::SliceRows,
+                            refer(whole), first));
+  };
+  if (!rows.run) {
+    cut(name, type, rows.first);
+    return getWeight(locOf(constant), name, type);
+  }
+  SmallVector<int64_t> shape(type.getShape());
+  shape[0] = rows.run;
+  SmallVector<FlatSymbolRefAttr> heads;
+  for (int64_t i = 0; i < rows.size / rows.run; ++i) {
+    const std::string head = name + ".head" + std::to_string(i);
+    cut(head, type.clone(shape), rows.first + i * rows.step);
+    heads.push_back(refer(head));
+  }
+  define(name, type,
+         DerivedAttr::get(b.getContext(), DerivedKind::ConcatRows, heads));
   return getWeight(locOf(constant), name, type);
 }
 
@@ -156,7 +178,7 @@ Value Emitter::weight(const std::string &name, Matrix matrix, Slice rows) {
   auto type = RankedTensorType::get(
       {rows.size ? rows.size : matrix.dim(0), matrix.dim(1)}, matrixElement);
   if (rows.size)
-    return slice(name, matrix.constant, matrix.transposed, type, rows.first,
+    return slice(name, matrix.constant, matrix.transposed, type, rows,
                  [&](const std::string &whole) { declare(whole, matrix); });
   declare(name, matrix);
   return getWeight(locOf(matrix.constant), name, type);
@@ -170,7 +192,7 @@ Value Emitter::weight(const std::string &name, onnx::ConstantOp constant,
           : cast<RankedTensorType>(constant.getType()).getNumElements();
   auto type = RankedTensorType::get({size}, b.getF32Type());
   if (elements.size)
-    return slice(name, constant, false, type, elements.first,
+    return slice(name, constant, false, type, elements,
                  [&](const std::string &whole) { declare(whole, constant); });
   declare(name, constant);
   return getWeight(locOf(constant), name, type);

@@ -79,9 +79,21 @@ void Recogniser::match(onnx::NodeOp node, State &state) {
     matchAttention(state, parts, pasts, loc);
   if (state.part >= 0 || parts.size() == 3 || !scales.empty())
     return;
-  SmallVector<int, 4> roles = splitJoined(parts, widthOf(state), loc);
-  if (!roles.empty())
-    matchAttention(state, roles, pasts, loc);
+  // One after the other, or those of each head together; rows that are still
+  // cut into heads say how many there are.
+  const int64_t width = widthOf(state);
+  ArrayRef<int64_t> shape = state.tensors.front().shape();
+  const int64_t heads =
+      shape.size() > 2 && shape.back() > 0 && width % shape.back() == 0
+          ? width / shape.back()
+          : 1;
+  for (int64_t together : {int64_t(1), heads}) {
+    SmallVector<int, 4> roles = splitJoined(parts, width, together, loc);
+    if (!roles.empty())
+      matchAttention(state, roles, pasts, loc);
+    if (state.part >= 0 || heads == 1)
+      return;
+  }
 }
 
 //===----------------------------------------------------------------------===//

@@ -60,82 +60,121 @@ bool Recogniser::matchLastRows(State &state, int x) {
   return true;
 }
 
+static ArrayRef<double> rowOf(const Tensor &tensor, int64_t row,
+                              int64_t width) {
+  return ArrayRef(tensor.floats()).slice(row * width, width);
+}
+
+/// Where `some` numbers may lie among `all`: in runs of equal length and
+/// distance. The caller compares the other rows.
+static std::optional<Slice> findSlice(ArrayRef<double> all,
+                                      ArrayRef<double> some) {
+  const int64_t whole = all.size(), size = some.size();
+  Slice slice{std::find(all.begin(), all.end(), some[0]) - all.begin(), size};
+  int64_t run = 0;
+  while (run < size && slice.first + run < whole &&
+         all[slice.first + run] == some[run])
+    ++run;
+  if (run == size)
+    return slice;
+  if (run == 0 || size % run)
+    return std::nullopt;
+  auto next = std::find(all.begin() + slice.first + run, all.end(), some[run]);
+  slice.run = run;
+  slice.step = next - all.begin() - slice.first;
+  if (slice.index(size - 1) >= whole)
+    return std::nullopt;
+  return slice;
+}
+
 /// Some features of a linear layer: query, key or value of a layer that was
 /// joined from the three.
 bool Recogniser::matchSlice(State &state, int x, Location loc) {
   // A copy: adding parts moves them.
   const Part base = program.parts[x];
   int64_t width = widthOf(state);
-  if (base.kind != Part::Kind::Linear || width > base.width)
+  if (base.kind != Part::Kind::Linear || width > base.width || base.rows.run)
     return false;
   auto value = [&](size_t w, int64_t row, int64_t column) {
     return data[x].worlds[w].floats()[row * base.width + column];
   };
   const World &world = worlds.front();
-  int64_t real = 0, first = 0;
+  int64_t real = 0;
   while (!world.isReal(real))
     ++real;
-  const std::vector<double> &rows = state.tensors.front().floats();
-  while (first + width <= base.width &&
-         value(0, real, first) != rows[real * width])
-    ++first;
-  if (first + width > base.width ||
-      difference(state, [&](size_t w, int64_t row, int64_t column) {
-        return value(w, row, first + column);
-      }) != 0)
+  std::optional<Slice> slice =
+      findSlice(rowOf(data[x].worlds.front(), real, base.width),
+                rowOf(state.tensors.front(), real, width));
+  if (!slice || difference(state, [&](size_t w, int64_t row, int64_t column) {
+                  return value(w, row, slice->index(column));
+                }) != 0)
     return false;
-  become(state, addSlice(x, first, width, state.tensors, loc));
+  become(state, addSlice(x, *slice, state.tensors, loc));
   return true;
 }
 
-/// `width` features of linear layer `x` from `first` on, as a layer.
-int Recogniser::addSlice(int x, int64_t first, int64_t width,
-                         ArrayRef<Tensor> tensors, Location loc) {
+/// Some features of linear layer `x` as a layer. `x` is all of a matrix, or
+/// rows of it that lie together.
+int Recogniser::addSlice(int x, Slice features, ArrayRef<Tensor> tensors,
+                         Location loc) {
   Part slice = program.parts[x];
-  slice.width = width;
-  slice.rows = {slice.rows.first + first, width};
+  slice.width = features.size;
+  auto within = [&](const Slice &outer) {
+    Slice inner = features;
+    inner.first = outer.index(features.first);
+    return inner;
+  };
+  slice.rows = within(slice.rows);
   if (slice.beta)
-    slice.bias = {slice.bias.first + first, width};
+    slice.bias = within(slice.bias);
   slice.locations.push_back(loc);
   return addPart(std::move(slice), tensors);
 }
 
 /// Query, key and value of attention that is `width` wide, of which some may
 /// come from one linear layer: a graph that moves heads to the front before it
-/// takes the three apart has no value that is one of them. Empty if `parts` do
-/// not come to three.
+/// takes the three apart has no value that is one of them. They lie one after
+/// the other in each of `heads` groups of features. Empty if `parts` do not
+/// come to three.
 SmallVector<int, 4> Recogniser::splitJoined(ArrayRef<int> parts, int64_t width,
-                                            Location loc) {
+                                            int64_t heads, Location loc) {
   int64_t total = 0;
   for (int x : parts) {
     const Part &part = program.parts[x];
     if (part.width % width || data[x].worlds.empty() ||
-        (part.width != width && part.kind != Part::Kind::Linear))
+        (part.width != width &&
+         (part.kind != Part::Kind::Linear || part.rows.run)))
       return {};
     total += part.width / width;
   }
   SmallVector<int, 4> result;
   if (total != 3)
     return result;
+  const int64_t run = width / heads;
   for (int x : parts) {
-    int64_t whole = program.parts[x].width;
-    for (int64_t first = 0; first < whole && whole > width; first += width) {
+    const int64_t whole = program.parts[x].width, count = whole / width;
+    if (count == 1)
+      result.push_back(x);
+    for (int64_t i = 0; i < count && count > 1; ++i) {
+      Slice features{i * run, width};
+      if (heads > 1) {
+        features.run = run;
+        features.step = count * run;
+      }
       std::vector<Tensor> tensors;
       for (auto [w, world] : llvm::enumerate(worlds)) {
-        const std::vector<double> &all = data[x].worlds[w].floats();
+        const Tensor &all = data[x].worlds[w];
         std::vector<double> some;
         for (int64_t row = 0; row < world.rows(); ++row) {
-          auto begin = all.begin() + row * whole + first;
-          some.insert(some.end(), begin, begin + width);
+          ArrayRef<double> from = rowOf(all, row, whole);
+          for (int64_t column = 0; column < width; ++column)
+            some.push_back(from[features.index(column)]);
         }
-        tensors.push_back(Tensor::ofFloats(data[x].worlds[w].element(),
-                                           {world.rows(), width},
+        tensors.push_back(Tensor::ofFloats(all.element(), {world.rows(), width},
                                            std::move(some)));
       }
-      result.push_back(addSlice(x, first, width, tensors, loc));
+      result.push_back(addSlice(x, features, tensors, loc));
     }
-    if (whole == width)
-      result.push_back(x);
   }
   return result;
 }

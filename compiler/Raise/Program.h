@@ -28,13 +28,16 @@ struct Matrix {
 };
 
 /// Which features of a linear layer that exporters joined from several a part
-/// is: `size` from `first` on; 0: all.
+/// is: `size` from `first` on; 0: all. Where query, key and value of a head lie
+/// together they are runs of `run` features, `step` apart; 0: one run.
 struct Slice {
-  int64_t first = 0, size = 0;
+  int64_t first = 0, size = 0, run = 0, step = 0;
 
-  friend bool operator==(Slice a, Slice b) {
-    return a.first == b.first && a.size == b.size;
+  /// Where its feature `i` is.
+  int64_t index(int64_t i) const {
+    return first + (run ? i / run * step + i % run : i);
   }
+  friend bool operator==(const Slice &, const Slice &) = default;
 };
 
 /// One op of the program to come: rows of features, one row a token.

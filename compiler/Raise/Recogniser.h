@@ -134,10 +134,11 @@ private:
   onnx::Tensor lastRows(const onnx::Tensor &all, size_t world,
                         int64_t kept) const;
   bool matchSlice(State &state, int x, mlir::Location loc);
-  int addSlice(int x, int64_t first, int64_t width,
-               llvm::ArrayRef<onnx::Tensor> tensors, mlir::Location loc);
+  int addSlice(int x, Slice features, llvm::ArrayRef<onnx::Tensor> tensors,
+               mlir::Location loc);
   llvm::SmallVector<int, 4> splitJoined(llvm::ArrayRef<int> parts,
-                                        int64_t width, mlir::Location loc);
+                                        int64_t width, int64_t heads,
+                                        mlir::Location loc);
   void sliceVector(State &state);
 
   // Match.cpp: formulas on rows.

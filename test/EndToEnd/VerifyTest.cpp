@@ -67,7 +67,8 @@ INSTANTIATE_TEST_SUITE_P(Folders, Exports, testing::ValuesIn(exportFolders()),
                          });
 
 /// Kinds of graphs whose weights take another way into a bundle: rows of a
-/// joined matrix, f16, numbers in the graph, codes of 4 bits.
+/// joined matrix, together or a head at a time, f16, numbers in the graph,
+/// codes of 4 and of 8 bits.
 class Kinds : public testing::TestWithParam<const char *> {};
 
 TEST_P(Kinds, GiveTheLogitsOfTheirReference) {
@@ -93,7 +94,8 @@ TEST_P(Kinds, GiveTheLogitsOfTheirReference) {
 INSTANTIATE_TEST_SUITE_P(
     Files, Kinds,
     testing::Values("sim_dynamo", "fused_attention", "dynamo_f16", "typed",
-                    "quantized_4bits", "quantized_4bits_qdq"),
+                    "quantized_4bits", "quantized_4bits_qdq", "quantized_8bits",
+                    "joined", "joined_heads", "no_bias", "no_final_norm"),
     [](const auto &info) { return std::string(info.param); });
 
 /// Checkpoints as they are named and cut, all with the logits of PyTorch.

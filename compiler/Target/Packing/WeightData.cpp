@@ -201,7 +201,8 @@ std::vector<std::string> WeightData::tensorNames() const {
   std::vector<std::string> names;
   names.reserve(parts.size());
   for (const Part &part : parts)
-    names.push_back(part.tensor->name);
+    if (names.empty() || names.back() != part.tensor->name)
+      names.push_back(part.tensor->name);
   return names;
 }
 

@@ -5,9 +5,14 @@ import re
 import sys
 
 root = pathlib.Path(sys.argv[1])
-tests = "".join(
-    path.read_text() for folder in ("test/unit/onnx", "test/Raise")
-    for path in (root / folder).iterdir() if path.suffix in (".cpp", ".test"))
+
+
+def read(folder):
+    return "".join(path.read_text() for path in (root / folder).iterdir() if path.suffix in (".cpp", ".test"))
+
+
+numbers = read("test/unit/onnx")
+tests = numbers + read("test/Raise")
 rows = 0
 named = set()
 for line in (root / "docs/how-to/export-onnx.md").read_text().splitlines():
@@ -23,6 +28,8 @@ for line in (root / "docs/how-to/export-onnx.md").read_text().splitlines():
     # ExportsTest and KindsTest name a folder or a file without its ending.
     if f'{{"{path.stem}"' not in tests and f"%fixtures/{file}" not in tests:
         sys.exit(f"no test reads {file}")
+    if cells[5].startswith("logits") and f'{{"{path.stem}"' not in numbers:
+        sys.exit(f"no test compares the logits of {file}")
 for path in (root / "test/fixtures/kinds").glob("*.onnx"):
     if f"kinds/{path.name}" not in named:
         sys.exit(f"{path.name} has no row")

@@ -1,7 +1,7 @@
 //===- KindsTest.cpp - One model, exported in many ways -------------------===//
 //
-// Every file of test/fixtures/kinds is the same model, so each must come to the
-// same step, whatever exporter, option or tool wrote it.
+// Nearly every file of test/fixtures/kinds is the same model, so each must come
+// to the same step, whatever exporter, option or tool wrote it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -111,11 +111,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Kind{"slim_ts"}, Kind{"slim_dynamo"}, Kind{"sim_ts"},
                     Kind{"sim_dynamo"}, Kind{"ort_all"}, Kind{"ort_dynamo_all"},
                     Kind{"ort_past_all"}, Kind{"fused_attention"},
-                    Kind{"fused_heads"}, Kind{"joined"},
+                    Kind{"fused_heads"}, Kind{"joined"}, Kind{"joined_heads"},
                     Kind{"dynamo_f16", 5e-3}, Kind{"float16_keep", 5e-3},
                     Kind{"float16_all", 5e-3}, Kind{"float16_dynamo", 5e-3},
                     Kind{"optimizer_gpt2_f16", 5e-3}, Kind{"dynamo_bf16", 2e-2},
-                    Kind{"typed"},
+                    Kind{"typed"}, Kind{"no_bias", 1e-5, "no_bias"},
+                    Kind{"no_final_norm", 1e-5, "no_final_norm"},
                     Kind{"quantized_4bits", 1e-5, "quantized_4bits"},
                     Kind{"quantized_4bits_qdq", 1e-5, "quantized_4bits_qdq"},
                     Kind{"quantized_8bits", 1e-5, "quantized_8bits"}),

@@ -206,6 +206,7 @@ TEST_F(PackingTest, TransposesJoinsConvertsAndPads) {
   EXPECT_EQ(at("joined", 4, 69), at("b", 1, 69));
   EXPECT_EQ(at("biases", 0, 31), 0);
   EXPECT_EQ(packing->weights()[packing->indexOf("joined")].tensors.size(), 2u);
+  EXPECT_EQ(packing->weights()[packing->indexOf("biases")].tensors.size(), 1u);
 }
 
 TEST_F(PackingTest, TransposesAnyShape) {
