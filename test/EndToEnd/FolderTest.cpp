@@ -25,6 +25,14 @@ protected:
     return run({tool("foresight-compile"), folder.path(), "--sparsity=none",
                 "--target=cpu:native", "-q", "-o", bundle()});
   }
+  /// `--check` says of the folder what compiling it said.
+  void expectSameWarnings(const ProcessResult &compiled) {
+    ProcessResult result =
+        run({tool("foresight-compile"), "--check", folder.path()});
+    EXPECT_EQ(result.exitCode, 0) << result.errors;
+    EXPECT_EQ(result.errors, compiled.errors);
+    EXPECT_THAT(result.output, HasSubstr("can be compiled"));
+  }
   std::string bundle() const { return folder / "m.fsb"; }
   /// The ids that follow 2,5,9 and why there are no more.
   Json continued(const std::vector<std::string> &more = {}) {
@@ -100,6 +108,7 @@ TEST_F(Folder, WithAnEndOutsideOfTheVocabularyWarns) {
   EXPECT_EQ(countOf(result.errors, "warning: "), 1u) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("eos_token_id is 48 but the model's "
                                        "vocabulary has 48 tokens"));
+  expectSameWarnings(result);
 }
 
 TEST_F(Folder, WithATokenizerOfALargerVocabularyWarns) {
@@ -111,6 +120,7 @@ TEST_F(Folder, WithATokenizerOfALargerVocabularyWarns) {
   EXPECT_EQ(countOf(result.errors, "warning: "), 1u) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("ids up to 48 but the model's "
                                        "vocabulary has 48"));
+  expectSameWarnings(result);
 }
 
 TEST_F(Folder, EndsTextWhereGenerationConfigSays) {

@@ -289,7 +289,7 @@ void Compilation::checkStep(const ModelFacts &facts) {
                      std::to_string(facts.padTokenId));
 }
 
-static Status checkTokenizer(const std::string &folder) {
+static Result<Companion> checkTokenizer(const std::string &folder) {
   auto found = readTokenizer(folder);
   if (!found) {
     tell("tokenizer", "cannot be used: " + found.error().message);
@@ -308,7 +308,7 @@ static Status checkTokenizer(const std::string &folder) {
                 "merges.txt)"
               : "not used: " + found->unusable) +
              ": the bundle takes and gives token ids only");
-  return {};
+  return found;
 }
 
 Status Compilation::check() {
@@ -317,19 +317,23 @@ Status Compilation::check() {
   if (kind == InputKind::Folder)
     checkFolder(options.input, options.allowLinks);
   Status status = import();
+  ModelFacts facts;
   if (status.ok()) {
-    auto facts = getModelFacts(*module);
-    if (!facts)
-      return std::move(facts).error();
-    checkStep(*facts);
+    FORESIGHT_TRY(facts, getModelFacts(*module));
+    checkStep(facts);
   }
+  int64_t tokenizerIds = 0;
   if (kind == InputKind::Folder || kind == InputKind::Onnx) {
-    Status usable = checkTokenizer(folderOf(options.input));
-    if (status.ok())
-      status = std::move(usable);
+    auto tokenizer = checkTokenizer(folderOf(options.input));
+    if (tokenizer)
+      tokenizerIds = tokenizer->ids;
+    else if (status.ok())
+      status = std::move(tokenizer).error();
   }
   if (status.ok()) {
     tell("result", "can be compiled");
+    std::fflush(stdout); // warnings come after the report
+    warnOfTokens(facts, tokenizerIds);
     return {};
   }
   const bool isGraph = module && status.error().code == ErrorCode::Unsupported;

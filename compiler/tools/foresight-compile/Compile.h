@@ -46,6 +46,7 @@ private:
   Status raiseGraph();
   Status describeModel();
   Status importTokenizer();
+  void warnOfTokens(const ModelFacts &facts, int64_t tokenizerIds);
 
   // Compile.cpp
   Status schedule();

@@ -105,26 +105,31 @@ Status Compilation::import() {
   return {};
 }
 
+/// Ids that the model has no rows for. `tokenizerIds` is 0 without a tokenizer.
+void Compilation::warnOfTokens(const ModelFacts &facts, int64_t tokenizerIds) {
+  const std::string vocabulary =
+      " but the model's vocabulary has " + std::to_string(facts.vocabSize);
+  for (int64_t id : facts.eosTokenIds)
+    if (id >= facts.vocabSize)
+      progress.warn(options.inputName() + ": eos_token_id is " +
+                    std::to_string(id) + vocabulary +
+                    " tokens: no text will end with it");
+  if (tokenizerIds > facts.vocabSize)
+    progress.warn(options.inputName() + ": the tokenizer has ids up to " +
+                  std::to_string(tokenizerIds - 1) + vocabulary +
+                  "; is it of another model?");
+}
+
 Status Compilation::importTokenizer() {
   if (!options.shape.empty())
     return {};
   FORESIGHT_TRY(ModelFacts facts, getModelFacts(*module));
-  for (int64_t id : facts.eosTokenIds)
-    if (id >= facts.vocabSize)
-      progress.warn(options.inputName() + ": eos_token_id is " +
-                    std::to_string(id) + " but the model's vocabulary has " +
-                    std::to_string(facts.vocabSize) +
-                    " tokens: no text will end with it");
   FORESIGHT_TRY(Companion found, readTokenizer(folderOf(options.input)));
   tokenizer = std::move(found.json);
   if (!found.unusable.empty())
     progress.warn(found.unusable +
                   "; the bundle takes and gives token ids only");
-  if (found.ids > facts.vocabSize)
-    progress.warn(
-        options.inputName() + ": the tokenizer has ids up to " +
-        std::to_string(found.ids - 1) + " but the model's vocabulary has " +
-        std::to_string(facts.vocabSize) + "; is it of another model?");
+  warnOfTokens(facts, found.ids);
   if (tokenizer.empty() && found.unusable.empty())
     progress.note("no tokenizer.json beside the model: the bundle takes and "
                   "gives token ids only");
