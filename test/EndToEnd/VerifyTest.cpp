@@ -175,6 +175,35 @@ TEST_F(Checkpoints, EveryNamingWholeOrInShards) {
   }
 }
 
+TEST_F(Checkpoints, AnIndexSaysWhichTensorsAreTheModels) {
+  write("bare_names", 3, [](const std::string &name) { return name; });
+  const fs::path index = folder / "model.safetensors.index.json";
+  auto json = readJsonFile(index);
+  ASSERT_TRUE(json.ok());
+  const std::string needed = "decoder.layers.0.fc1.weight";
+  const std::string shard = (*json)["weight_map"][needed].get<std::string>();
+  Json left = *json;
+  left["weight_map"].erase(needed);
+  writeFile(index, dumpJson(left));
+  expectError(run({tool("foresight-compile"), folder.path(), "-q", "-o",
+                   folder / "m.fsb"}),
+              "foresight-compile", 3,
+              {"model.safetensors.index.json", "tensor '" + needed + "'",
+               "is missing, though", shard + " has it",
+               "\"weight_map\" does not list it"});
+
+  // One that the model has no place for, in a shard alone, is no part of it.
+  writeFile(index, dumpJson(*json));
+  auto file = Safetensors::openFile(folder / shard);
+  ASSERT_TRUE(file.ok());
+  SafetensorsWriter writer;
+  for (const auto &[name, tensor] : file->tensors())
+    writer.add(name, "F32", tensor.shape, tensor.data(), tensor.bytes);
+  writer.add("decoder.layers.9.fc1.weight", {1, 1}, {1});
+  writeFile(folder / shard, writer.bytes());
+  expectLogitsOf("bare_names", folder.path());
+}
+
 TEST_F(Checkpoints, AHeadThatStandsForTheEmbedding) {
   write("bare_names", 1, [](const std::string &name) -> std::string {
     return name == "decoder.embed_tokens.weight" ? "lm_head.weight" : name;

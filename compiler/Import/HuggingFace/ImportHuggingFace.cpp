@@ -159,6 +159,12 @@ Result<std::optional<WeightSource>> Checkpoint::take(MLIRContext &context,
   if (!tensor) {
     if (name == "lm_head.weight" && config.tiedHead)
       return std::optional<WeightSource>();
+    if (const std::string *shard = file.findUnlisted(stored))
+      return makeError(
+          ErrorCode::BadInput, file.name(), ": tensor '", stored,
+          "' is missing, though ", *shard,
+          " has it: \"weight_map\" does not list it; add it there, "
+          "or save the model again with save_pretrained");
     return makeError(
         ErrorCode::BadInput, file.name(), ": tensor '", stored,
         "' is missing; expected ",

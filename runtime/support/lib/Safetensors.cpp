@@ -214,6 +214,13 @@ Result<Safetensors> Safetensors::openIndex(const std::string &path,
                        "' is said to be in ", shard, " but is in ",
                        tensor->file->path());
   }
+  // Versions of transformers disagree on tensors that an index leaves out, so
+  // they are no part of the model, but whoever misses one is told where it is.
+  for (const auto &[name, tensor] : set.byName)
+    if (!map->contains(name))
+      set.unlisted.emplace(name, tensor.file->path());
+  for (const auto &[name, shard] : set.unlisted)
+    set.byName.erase(name);
   return set;
 }
 
@@ -257,4 +264,9 @@ Result<Safetensors> Safetensors::openFolder(const std::string &folder,
 const TensorInfo *Safetensors::find(const std::string &name) const {
   auto found = byName.find(name);
   return found == byName.end() ? nullptr : &found->second;
+}
+
+const std::string *Safetensors::findUnlisted(const std::string &name) const {
+  auto found = unlisted.find(name);
+  return found == unlisted.end() ? nullptr : &found->second;
 }

@@ -144,6 +144,22 @@ TEST_F(SafetensorsTest, RefusesAnIndexThatNamesWhatIsNotThere) {
   EXPECT_THAT(file.error().message, HasSubstr("two.safetensors"));
 }
 
+TEST_F(SafetensorsTest, HasWhatTheIndexListsAndNoMore) {
+  SafetensorsWriter writer;
+  writer.add("a", {1}, {1});
+  writer.add("b", {1}, {2});
+  folder.write("one.safetensors", writer.bytes());
+  folder.write("model.safetensors.index.json",
+               R"({"weight_map":{"a":"one.safetensors"}})");
+  auto file = Safetensors::openFolder(folder.str());
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_NE(file->find("a"), nullptr);
+  EXPECT_EQ(file->find("b"), nullptr);
+  EXPECT_EQ(file->findUnlisted("a"), nullptr);
+  ASSERT_NE(file->findUnlisted("b"), nullptr);
+  EXPECT_THAT(*file->findUnlisted("b"), HasSubstr("one.safetensors"));
+}
+
 TEST_F(SafetensorsTest, RefusesTheSameTensorInTwoShards) {
   SafetensorsWriter writer;
   writer.add("a", {1}, {1});

@@ -35,8 +35,8 @@ class Safetensors {
 public:
   /// Opens one `.safetensors` file.
   static Result<Safetensors> openFile(const std::string &path);
-  /// Opens the shards of a `*.safetensors.index.json`. The index and the shards
-  /// must name the same tensors.
+  /// Opens the shards of a `*.safetensors.index.json`. The set is what the
+  /// index lists, and all of it must be there.
   static Result<Safetensors> openIndex(const std::string &path,
                                        bool anyLinks = false);
   /// Opens `model.safetensors.index.json` or `model.safetensors` of a folder,
@@ -47,6 +47,8 @@ public:
 
   const std::map<std::string, TensorInfo> &tensors() const { return byName; }
   const TensorInfo *find(const std::string &name) const;
+  /// The shard that holds a tensor which the index does not list, or null.
+  const std::string *findUnlisted(const std::string &name) const;
   /// Paths of the files, in the order they were opened.
   const std::vector<std::string> &files() const { return paths; }
   /// `__metadata__` of the (first) file.
@@ -60,6 +62,7 @@ private:
   std::string source;
   std::vector<std::string> paths;
   std::map<std::string, TensorInfo> byName;
+  std::map<std::string, std::string> unlisted;
   std::map<std::string, std::string> meta;
 };
 
