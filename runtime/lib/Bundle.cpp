@@ -272,19 +272,34 @@ Status Bundle::checkWeights(uint64_t index) const {
   return checkBlock(*section, index, hash64(block(*section, index)));
 }
 
-Result<size_t> Bundle::readBlock(uint64_t index,
+/// A piece stays in a core's own cache until it is part of the checksum.
+static constexpr size_t kPiece = 256 << 10;
+
+Result<size_t> Bundle::copyBlock(uint64_t index,
                                  std::span<std::byte> to) const {
-  // A piece stays in a core's own cache until it is part of the checksum.
-  constexpr size_t kPiece = 256 << 10;
+  const Section &weights = *find(SectionKind::kWeights, {});
+  const std::span<const std::byte> from = block(weights, index);
+  Hasher hasher;
+  for (size_t done = 0; done < from.size(); done += kPiece) {
+    const size_t bytes = std::min(from.size() - done, kPiece);
+    std::memcpy(to.data() + done, from.data() + done, bytes);
+    hasher.update(to.subspan(done, bytes));
+  }
+  FORESIGHT_CHECK(checkBlock(weights, index, hasher.digest64()));
+  return from.size();
+}
+
+Status Bundle::readWeights(uint64_t index, std::span<std::byte> to) const {
   const Section &weights = *find(SectionKind::kWeights, {});
   const size_t size = block(weights, index).size();
-  const uint64_t from = frameOffset + weights.offset + index * kChecksumBlock;
+  const uint64_t offset = index * kChecksumBlock;
+  const uint64_t from = frameOffset + weights.offset + offset;
   Hasher hasher;
   for (size_t done = 0; done < size;) {
     const std::span<std::byte> piece =
-        to.subspan(done, std::min(size - done, kPiece));
-    // Reading is faster than copying from the mapping, whose pages would each
-    // have to be mapped first.
+        to.subspan(offset + done, std::min(size - done, kPiece));
+    // A few threads read faster than they copy from the mapping, whose pages
+    // would each have to be mapped first.
     const ssize_t count = ::pread(descriptor.value, piece.data(), piece.size(),
                                   static_cast<off_t>(from + done));
     if (count < 0 && errno == EINTR)
@@ -297,14 +312,7 @@ Result<size_t> Bundle::readBlock(uint64_t index,
     hasher.update(piece.first(static_cast<size_t>(count)));
     done += static_cast<size_t>(count);
   }
-  FORESIGHT_CHECK(checkBlock(weights, index, hasher.digest64()));
-  return size;
-}
-
-Status Bundle::readWeights(uint64_t index, std::span<std::byte> to) const {
-  FORESIGHT_TRY([[maybe_unused]] const size_t bytes,
-                readBlock(index, to.subspan(index * kChecksumBlock)));
-  return {};
+  return checkBlock(weights, index, hasher.digest64());
 }
 
 } // namespace foresight

@@ -79,6 +79,11 @@ TEST(Bundle, CopiesAndChecksWeights) {
   ASSERT_TRUE(
       bundle->readWeights(0, std::as_writable_bytes(std::span(copy))).ok());
   EXPECT_EQ(copy, model.weights());
+  std::string block(copy.size(), 'x');
+  const Result<size_t> bytes =
+      bundle->copyBlock(0, std::as_writable_bytes(std::span(block)));
+  ASSERT_TRUE(bytes.ok());
+  EXPECT_EQ(block.substr(0, *bytes), model.weights());
 }
 
 TEST(Bundle, IsFoundBehindAnExecutable) {
@@ -182,9 +187,11 @@ TEST(Bundle, AlteredWeightIsFoundWhenItIsRead) {
   Result<Bundle> bundle = openBytes(bytes);
   ASSERT_TRUE(bundle.ok()) << bundle.error().message;
   std::string copy(bundle->weights().size(), 'x');
+  const auto to = std::as_writable_bytes(std::span(copy));
+  const Result<size_t> copied = bundle->copyBlock(0, to);
   for (const Status &status :
-       {bundle->checkWeights(0),
-        bundle->readWeights(0, std::as_writable_bytes(std::span(copy)))}) {
+       {bundle->checkWeights(0), bundle->readWeights(0, to),
+        copied.ok() ? Status() : Status(copied.error())}) {
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, ErrorCode::BadBundle);
     EXPECT_THAT(status.error().message, HasSubstr("weights"));

@@ -55,11 +55,11 @@ public:
   uint64_t weightBlocks() const;
   /// Checks block `index` of the weights where it is mapped.
   Status checkWeights(uint64_t index) const;
-  /// Copies block `index` to the start of `to`, which has room for it, and
-  /// checks the copy: how many bytes it has.
-  Result<size_t> readBlock(uint64_t index, std::span<std::byte> to) const;
-  /// The same to where it belongs in `to`, which is as large as the weights
-  /// section.
+  /// Copies block `index` from the mapping to the start of `to`, which has room
+  /// for it, and checks the copy: how many bytes it has.
+  Result<size_t> copyBlock(uint64_t index, std::span<std::byte> to) const;
+  /// Reads block `index` to where it belongs in `to`, which is as large as the
+  /// weights section, and checks what was read.
   Status readWeights(uint64_t index, std::span<std::byte> to) const;
 
 private:
